@@ -56,6 +56,8 @@ class ExportOptions:
     """Also write model.safetensors for torch; fp16 halves its size."""
     replace: bool = False
     """Also overwrite files that frn did not write."""
+    head: object = None
+    """Head that a project stores; used if it was chosen for these classes and this model."""
     tta: Tta = "none"
     """Test-time augmentation to build into features.onnx and the files made from it."""
     format: Format = "onnx"
@@ -136,6 +138,7 @@ def export_model(
     if classes is not None:
         extractor = Extractor(features, "the extractor", trusted=True)
         classifier = Classifier(extractor) if extractor.head else classifier_with(extractor, graphs["head"])
+        classifier.kept_head = options.head
         warn([str(error) for error in classifier.enroll(dict(classes))])
         others = [outcome for _, outcome in extractor.read(options.others)]
         warn([str(each) for each in others if isinstance(each, FrnError)])

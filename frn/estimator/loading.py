@@ -160,25 +160,29 @@ def class_files(classes: Path) -> ClassFiles:
         found = scan(classes)
         return ClassFiles(found.members, [entry.reason for entry in found.skipped])
     project = load_project(classes)
-    members = {entry.name: [support.path for support in entry.supports] for entry in project.state.classes}
-    return ClassFiles(members, project=project, model=project.model.locate(classes.parent))
+    members = {entry.name: [s.path for s in entry.supports] for entry in project.state.classes if entry.supports}
+    if not members:
+        raise FrnError(f"{classes}: has no class with a photo")
+    empty = [f"class {entry.name!r} has no photos" for entry in project.state.classes if not entry.supports]
+    return ClassFiles(members, empty, project=project, model=project.model.locate(classes.parent))
 
 
 def load_classifier(
-    classes: Path, model: str | None = None, device: Device = "auto", tta: Tta = "none"
+    classes: Path, model: str | None = None, device: Device = "auto", tta: Tta | None = None
 ) -> tuple[Classifier, list[FrnError]]:
     """Enroll the classes of a folder, zip or CSV (`class_files`), or those of a project file.
 
-    By default, the model is the project's, or the default model for a folder. Returns the classifier, and the reasons
-    for skipped files. Raises FrnError if there are no classes, or a project was made with another model.
+    By default, model and tta are the project's, or the default model and "none" for a folder. Returns the classifier,
+    and the reasons for skipped files. Raises FrnError if there are no classes, or a project was made with another
+    model.
     """
     found = class_files(classes)  # before loading the model, to report a wrong path at once
     name, project = model or found.model or DEFAULT_MODEL, found.project
-    if project and model is None and project.model.tta != "none":
-        tta = project.model.tta
+    tta = tta or (project.model.tta if project else "none")
     classifier = classifier_over(load_extractor(name, device, tta), FeatureStore())
+    skipped = map(FrnError, found.skipped)
     if project is None:
-        return classifier, classifier.enroll(found.members) + list(map(FrnError, found.skipped))
+        return classifier, [*classifier.enroll(found.members), *skipped]
     project.model.check(classifier.extractor.plain_sha256, classes, name)
     classifier.kept_head = project.document.get("head")
-    return classifier, classifier.enroll_state(project.state)
+    return classifier, [*classifier.enroll_state(project.state), *skipped]

@@ -169,11 +169,14 @@ class Classifier:
         return [error for errors in broken.values() for error in errors] + [FrnError(str(d)) for d in duplicates]
 
     def enroll_state(self, state: State) -> list[FrnError]:
-        """Enroll the classes of a session or project; unchanged files with stored feature maps are not opened.
+        """Enroll the classes of a session or project that have photos.
+
+        Unchanged files with stored feature maps are not opened.
 
         Returns the notes from `enroll`, and one for each file that has changed since it was added; its current content
         is used. Raises FrnError if a class has no readable image.
         """
+        state = replace(state, classes=tuple(entry for entry in state.classes if entry.supports))
         supports = [support for entry in state.classes for support in entry.supports]
         known = {support.path: support.key for support in supports if support.is_unchanged()}
         notes: list[FrnError] = []

@@ -45,7 +45,7 @@ class EnrolledForm:
 
 def form_key(state: State, extractor: Extractor) -> str:
     """Return the key of a state's form: a hash of the extractor, its prior, and the class names and photos in order."""
-    classes = [[entry.name, [support.key for support in entry.supports]] for entry in state.classes]
+    classes = [[entry.name, [support.key for support in entry.supports]] for entry in state.classes if entry.supports]
     text = json.dumps([FORM_VERSION, extractor.sha256, repr(extractor.prior), classes])
     return "classes-" + hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 

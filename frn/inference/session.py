@@ -6,7 +6,7 @@ name.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -14,6 +14,7 @@ from pathlib import Path
 from frn.data.names import normal
 from frn.errors import FrnError
 from frn.images.boxes import split_box
+from frn.system.archives import zip_around
 
 MAX_NAME = 200
 MAX_CLASSES = 10_000
@@ -27,18 +28,18 @@ class Support:
     key: str
     """Hash of the file's bytes (`feature_cache.content_key`)."""
     size: int
-    """Size of the file in bytes when it was added; a box has that of its photo."""
+    """Size of the file in bytes when it was added; a box has that of its photo, and a file in a zip that of the zip."""
     mtime_ns: int
     """Modification time of the file when it was added."""
 
     @classmethod
     def of(cls, path: Path, key: str) -> "Support":
         """Describe a file whose content is known; a missing file has no size or time."""
-        try:
-            status = split_box(path)[0].stat()
-        except OSError:
-            return cls(path, key, 0, 0)
-        return cls(path, key, status.st_size, status.st_mtime_ns)
+        file = split_box(path)[0]
+        with suppress(OSError):
+            status = (file if file.exists() else zip_around(file) or file).stat()
+            return cls(path, key, status.st_size, status.st_mtime_ns)
+        return cls(path, key, 0, 0)
 
     def is_unchanged(self) -> bool:
         """Return whether the file is unchanged or missing; in both cases its known content still applies."""

@@ -132,11 +132,15 @@ class ZippedFiles:
 
 def find_zip(path: Path) -> tuple[ZippedFiles, tuple[str, ...]] | None:
     """Return the zip that a path is or leads into, and the parts of the path inside it; None if there is none."""
-    for place in (path, *path.parents):
-        if place.suffix.lower() == ".zip" and place.is_file():
-            status = place.stat()
-            return _listed(place, status.st_size, status.st_mtime_ns), path.relative_to(place).parts
-    return None
+    if (place := zip_around(path)) is None:
+        return None
+    status = place.stat()
+    return _listed(place, status.st_size, status.st_mtime_ns), path.relative_to(place).parts
+
+
+def zip_around(path: Path) -> Path | None:
+    """Return the zip that a path is or leads into, or None if there is none."""
+    return next((p for p in (path, *path.parents) if p.suffix.lower() == ".zip" and p.is_file()), None)
 
 
 @lru_cache(maxsize=4)

@@ -57,7 +57,7 @@ class PreparedRun:
 
     @property
     def doubts(self) -> list[str]:
-        """Return the folders of the data sets that are not used, and the classes that are validated although trained."""
+        """Return the folders of the data sets that are not used, and the training classes that are validated."""
         lines: list[str] = []
         if self.options.data:
             trained = [name for part in self.images.parts for name in part.names]
@@ -121,10 +121,9 @@ def prepare_run(
     options.check()
     preset = options.overridden()
     settings = replace(_settings(options, command), ranks=ranks)
-    start, distils = options.init, preset.pretraining.distil
-    if start is not None and distils:
-        start = last_checkpoint(Path(start))  # its backbone fits its classifier; the best checkpoint has no classifier
-    init, classifier = None if start is None else load_model(start), None
+    init, classifier, distils = None, None, preset.pretraining.distil
+    if options.init is not None:  # a teacher's backbone must fit its classifier, which is in the last checkpoint
+        init = load_model(last_checkpoint(Path(options.init)) if distils else options.init)
     model = new_model(preset, settings.seed, init)  # rejects options that do not fit before images are decoded
     for method in preset.aux_heads:
         build_head(method, model.d)

@@ -238,6 +238,7 @@ def run_settings() -> Part:
         (folder / "config.toml").write_bytes(data)
         assert all(isinstance(line, str) for line in RunFolder(folder).commands())
         given = RunOptions(preset="cifar-fs-conv4", config=folder / "config.toml").configured()
+        assert given.seed is not None
         assert given.seed >= 0
         json.dumps(deciding_fields(given.overridden()))
 

@@ -19,7 +19,7 @@ def open_classes(
     classes: Path,
     model: str | None,
     device: "Device" = "auto",
-    tta: "Tta" = "none",
+    tta: "Tta | None" = None,
     *,
     threshold: float | None = None,
     false_rejections: float | None = None,

@@ -28,10 +28,7 @@ def preset_names(incomplete: str) -> list[str]:
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Overwrite files that frn did not write (never photos).")]
 Device = Annotated[DeviceName, typer.Option(help="auto: use CUDA if it is available.")]
-Precision = Annotated[
-    PrecisionName | None,
-    typer.Option(help="auto: fp32 for the paper's presets, else bf16 if fast.", show_default="auto"),
-]
+Precision = Annotated[PrecisionName, typer.Option(help="auto: fp32 for the paper's presets, else bf16 if fast.")]
 Threads = Annotated[int | None, typer.Option(min=1, max=1024, help="Number of CPU threads.", show_default="all cores")]
 Split = Annotated[str, typer.Option(help="Split to use.")]
 SplitData = Annotated[Path, typer.Option(help="Data set with train/, val/ and test/ folders.")]
@@ -75,7 +72,8 @@ ClassifierModel = Annotated[
     ),
 ]
 TtaName = Annotated[
-    Literal["none", "hflip", "views"], typer.Option(help="hflip: mirror image (2x the time). views: 4 crops (4x).")
+    Literal["none", "hflip", "views"] | None,
+    typer.Option(help="hflip: mirror image (2x time). views: 4 crops (4x).", show_default="none, or the project's"),
 ]
 Transductive = Annotated[
     bool, typer.Option("--transductive", help="Use all photos of this call to refine the classes.")

@@ -44,7 +44,10 @@ def train(
         Literal["none", "lambda", "rho", "both"] | None, typer.Option(help="FRN parameters to keep fixed.")
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Random seed.", show_default="0")] = None,
-    precision: options.Precision = None,
+    precision: Annotated[
+        options.PrecisionName | None,
+        typer.Option(help="auto: fp32 for the paper's presets, else bf16 if fast.", show_default="auto"),
+    ] = None,
     device: options.Device = "auto",
     threads: options.Threads = None,
     compiled: options.Compile = False,

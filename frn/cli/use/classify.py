@@ -36,7 +36,7 @@ def classify(
     ] = None,
     threshold: options.Threshold = None,
     false_rejections: options.FalseRejections = 0.05,
-    tta: options.TtaName = "none",
+    tta: options.TtaName = None,
     transductive: options.Transductive = False,
     device: options.Device = "auto",
     out: Annotated[Path | None, typer.Option(help="Write one JSON line per photo to this file (.jsonl).")] = None,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def enroll(
     sources: Annotated[list[str], typer.Argument(help="Class folders as for classify, or NAME=FOLDER...")],
     out: Annotated[Path, typer.Option(help="Project file to write (.frn.json).")],
-    model: Annotated[str, typer.Option(help="Model name, features.onnx, model file or run folder.")] = DEFAULT_MODEL,
+    model: options.ClassifierModel = None,
     threshold: options.Threshold = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace a project; the old one is kept as .bak.")] = False,
     device: options.Device = "auto",
@@ -29,13 +29,14 @@ def enroll(
     """Save classes from folders of photos in a project file.
 
     Use the project with `frn classify`, `frn explain`, `frn export` and frn-tui. It stores the paths of the photos, not
-    the photos. To enroll the photos of a project again, for example with a different model, pass the project.
+    the photos. To enroll a project again, for example with a different model, pass the project alone: the copy keeps
+    everything else.
 
     For each class, the table shows how much of a photo the other photos of the class reconstruct. A low minimum
     suggests a photo in the wrong class.
     """
     from frn.data.names import lookalikes
-    from frn.estimator.loading import load_extractor
+    from frn.estimator.loading import class_files, load_extractor
     from frn.inference.any_head import classifier_over
     from frn.inference.feature_cache import FeatureStore
     from frn.inference.project import ModelReference, Project, is_project, save_project
@@ -45,15 +46,29 @@ def enroll(
     require_writable(out, replace=True)
     if out.exists() and not replace:
         raise FrnError(f"{out}: already exists. --replace replaces it and keeps the old one as {out.name}.bak")
-    members, skipped = _members(sources)
-    classifier = classifier_over(load_extractor(model, device), FeatureStore())
+    again = class_files(Path(sources[0])) if len(sources) == 1 and is_project(Path(sources[0])) else None
+    members, skipped = (again.members, again.skipped) if again else _members(sources)
+    before = again.project if again else None
+    name = model or (again and again.model) or DEFAULT_MODEL
+    classifier = classifier_over(load_extractor(name, device, before.model.tta if before else "none"), FeatureStore())
     with console.live_text(f"enrolling {sum(map(len, members.values())):,} photos"):
-        skipped = [*map(str, classifier.enroll(members)), *skipped]
+        if before is None:
+            notes = classifier.enroll(members)
+        else:  # the threshold belongs to the model
+            same = classifier.extractor.plain_sha256 == before.model.sha256
+            notes = classifier.enroll_state(before.state if same else dataclasses.replace(before.state, threshold=None))
+    skipped = [*map(str, notes), *skipped]
     console.report_skipped([*skipped, *lookalikes(members)])
-    classifier.threshold_override = threshold
-    state = dataclasses.replace(classifier.state, threshold=threshold)
-    reference = ModelReference.of(model, classifier.extractor, out.parent)
-    document = {"head": classifier.kept_head} if classifier.kept_head else {}
+    if threshold is not None:
+        classifier.threshold_override = threshold
+    state = dataclasses.replace(classifier.state, threshold=classifier.threshold_override)
+    document = before.document if before else {}
+    if before:  # with classes that have no photos
+        found = {entry.id: entry for entry in state.classes}
+        state = dataclasses.replace(state, classes=tuple(found.get(each.id, each) for each in before.state.classes))
+    if classifier.kept_head:
+        document = {**document, "head": classifier.kept_head}
+    reference = ModelReference.of(name, classifier.extractor, out.parent)
     save_project(out, Project(reference, state, document), replace=replace)
     if as_json:
         console.print_json(_summary(out, classifier, len(skipped)))

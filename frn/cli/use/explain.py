@@ -18,7 +18,7 @@ def explain(
     out: Annotated[Path, typer.Option(help="Image to write (.png).")],
     model: options.ClassifierModel = None,
     top: Annotated[int, typer.Option(min=1, help="Number of classes to show, best first.")] = 7,
-    tta: options.TtaName = "none",
+    tta: options.TtaName = None,
     device: options.Device = "auto",
     replace: options.Replace = False,
     as_json: options.AsJson = False,

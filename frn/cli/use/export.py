@@ -29,7 +29,7 @@ def export(
     ] = None,
     classes: Annotated[Path | None, typer.Option(help="Class folders or a project; adds classifier.onnx.")] = None,
     threshold: options.Threshold = None,
-    tta: options.TtaName = "none",
+    tta: options.TtaName = None,
     precision: Annotated[
         Literal["fp32", "fp16", "int8"], typer.Option(help="fp16: half the size; int8: a quarter (with --calibrate).")
     ] = "fp32",
@@ -78,9 +78,9 @@ def export(
     found = class_files(classes) if classes else ClassFiles({})
     if classes and found.project and found.model:
         reference, own = found.project.model, found.project.state.threshold
+        tta = tta or reference.tta
         if not model:
             reference.check(load_extractor(found.model, "cpu").plain_sha256, classes, found.model)
-            tta = reference.tta if reference.tta != "none" else tta
         if threshold is None and own is not None:
             is_own_model = not model or load_extractor(model, "cpu").plain_sha256 == reference.sha256
             threshold = own if is_own_model else None
@@ -91,9 +91,10 @@ def export(
         threshold=threshold,
         weights=weights,
         replace=replace,
-        tta=tta,
+        tta=tta or "none",
         format=file_format,
         others=[photo.path for photo in found.project.state.others] if found.project else [],
+        head=found.project.document.get("head") if found.project else None,
     )
     loaded = load_model(model or found.model or DEFAULT_MODEL)
     members = found.members if classes else None
@@ -124,7 +125,7 @@ def _web(
     model: str | None,
     classes: Path | None,
     threshold: float | None,
-    tta: Literal["none", "hflip", "views"],
+    tta: Literal["none", "hflip", "views"] | None,
     as_json: bool,
     replace: bool,
 ) -> None:
@@ -139,7 +140,7 @@ def _web(
     require_writable_page(out, replace=replace)
     found = find_runtime(runtime)
     if classes is None:
-        classifier = classifier_over(load_extractor(model or DEFAULT_MODEL, "cpu", tta), FeatureStore())
+        classifier = classifier_over(load_extractor(model or DEFAULT_MODEL, "cpu", tta or "none"), FeatureStore())
     else:
         classifier = open_classes(classes, model, "cpu", tta)
     if threshold is not None:

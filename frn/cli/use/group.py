@@ -23,7 +23,7 @@ def group(
         int | None, typer.Option(min=1, help="Number of groups.", show_default="chosen from the photos")
     ] = None,
     model: Annotated[str, typer.Option(help="Model name, features.onnx, model file or run folder.")] = DEFAULT_MODEL,
-    tta: options.TtaName = "none",
+    tta: options.TtaName = None,
     device: options.Device = "auto",
     as_json: options.AsJson = False,
 ) -> None:
@@ -43,7 +43,7 @@ def group(
 
     if out.exists() and (is_project(out) or not out.is_dir() or any(out.iterdir())):
         raise FrnError(f"{out}: already exists. Give another --out.")
-    extractor = load_extractor(model, device, tta)
+    extractor = load_extractor(model, device, tta or "none")
     read, unread = _read(extractor, names)
     console.report_skipped(unread, all_of_them="--json lists them all")
     import numpy as np

@@ -32,7 +32,7 @@ def score(
     csv: Annotated[Path | None, typer.Option(help="Write one row per photo to this CSV file.")] = None,
     report: Annotated[Path | None, typer.Option("--report", help="Also write a page with the results (.html).")] = None,
     replace: options.Replace = False,
-    tta: options.TtaName = "none",
+    tta: options.TtaName = None,
     transductive: options.Transductive = False,
     device: options.Device = "auto",
     as_json: options.AsJson = False,

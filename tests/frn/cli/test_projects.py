@@ -109,6 +109,57 @@ def test_a_different_model_is_refused_and_the_suggested_command_works(
     assert project.with_name("b.frn.json.bak").is_file()
 
 
+def test_a_project_enrolled_again_keeps_everything_else(birds: Path, extractor: Path, tmp_path: Path) -> None:
+    first, second, third = (tmp_path / f"{name}.frn.json" for name in "abc")
+    frn("enroll", birds, "--model", extractor, "--out", first)
+    document = json.loads(first.read_text())
+    document["classes"][0]["id"] = 40
+    document["classes"][1]["colour"] = "red"
+    document["others"] = [{**document["classes"][2]["images"].pop(), "note": "a leaf"}]
+    document |= {"threshold": 0.25, "next_id": 50, "window": "left"}
+    document["model"]["tta"] = "hflip"
+    document["classes"].append({"id": 41, "name": "empty", "images": []})
+    first.write_text(json.dumps(document))
+    assert frn("enroll", first, "--out", second).exit_code == 0
+    again = json.loads(second.read_text())
+    assert again.pop("head") != document.pop("head")  # chosen for the mirrored maps
+    assert again == document
+    query = birds / "moth 40" / "00.png"
+    listed = frn("classify", second, query, "--json")
+    assert listed.exit_code == 0
+    assert "class 'empty' has no photos" in listed.stderr
+    assert answers(listed) == answers(frn("classify", second, query, "--model", extractor, "--json"))
+    assert answers(listed) != answers(frn("classify", second, query, "--tta", "none", "--json"))
+    assert frn("enroll", first, "--model", "conv4", "--out", third).exit_code == 0
+    other = json.loads(third.read_text())
+    assert (other["model"]["id"], other["model"]["tta"], other["threshold"]) == ("conv4", "hflip", None)
+    assert (other["classes"][1]["colour"], other["others"][0]["note"]) == ("red", "a leaf")
+
+
+def test_a_project_without_photos_is_refused_in_one_line(birds: Path, extractor: Path, tmp_path: Path) -> None:
+    project = tmp_path / "b.frn.json"
+    frn("enroll", birds, "--model", extractor, "--out", project)
+    document = json.loads(project.read_text())
+    project.write_text(json.dumps({**document, "classes": [{"id": 1, "name": "a", "images": []}]}))
+    result = frn("classify", project, birds / "moth 40")
+    assert result.exit_code == 1
+    assert result.stderr.strip() == f"error: {project}: has no class with a photo"
+
+
+def test_a_changed_zip_is_read_again(birds: Path, moths: Path, extractor: Path, tmp_path: Path) -> None:
+    packed = Path(shutil.make_archive(str(tmp_path / "birds"), "zip", birds))
+    project, query = tmp_path / "b.frn.json", moths / "val" / "moth 20" / "00.png"
+    frn("enroll", packed, "--model", extractor, "--out", project)
+    before = answers(frn("classify", project, query, "--json"))
+    shutil.copy(moths / "val" / "moth 21" / "03.png", birds / "moth 41" / "00.png")
+    shutil.make_archive(str(tmp_path / "birds"), "zip", birds)
+    changed = frn("classify", project, query, "--json")
+    assert "moth 41/00.png: has changed since it was added; its current content is used" in changed.stderr
+    assert answers(changed)[0]["errors"] != before[0]["errors"]
+    packed.unlink()
+    assert "has changed" not in frn("classify", project, query, "--json").stderr
+
+
 def test_classes_come_from_named_folders(birds: Path, extractor: Path, tmp_path: Path) -> None:
     words = [f"jay={birds / 'moth 40'}", f"a=b={birds / 'moth 41'}"]
     result = frn("enroll", words[0], "--model", extractor, "--out", tmp_path / "x.frn.json", "--json")
