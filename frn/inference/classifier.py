@@ -412,12 +412,18 @@ class Classifier:
 
     def _refined(self, errors: Array, maps: Maps, keys: Sequence[str | None]) -> tuple[Array, float]:
         """Return errors (n, way) of classes that the maps (n, r, d) refine, and gamma; examples keep their errors."""
-        queries = [row for row, key in enumerate(keys) if key not in self._own_errors]
-        if not queries:
+        first: dict[object, int] = {}  # a photo that is listed twice refines the classes once
+        for row, key in enumerate(keys):
+            if key not in self._own_errors:
+                first.setdefault(row if key is None else key, row)
+        if not first:
             return errors, self.head.gamma
+        queries = list(first.values())
         examples = self.example_maps()
         pools = [np.stack([examples[s.key] for s in entry.supports]) for entry in self.state.classes]
         errors[queries], gamma = refine(errors[queries], pools, maps[queries], self.head)
+        for row, key in enumerate(keys):
+            errors[row] = errors[first.get(key, row)]
         return errors, gamma
 
     @property

@@ -88,8 +88,11 @@ class Album:
             others=sorted(prediction.errors, key=prediction.errors.__getitem__)[1:3],
             shares=prediction.explained if prediction.unknown else prediction.probabilities,
         ).encode(errors="backslashreplace")
-        start = self._cards.seek(0, io.SEEK_END)
-        self._cards.write(card)
+        try:
+            start = self._cards.seek(0, io.SEEK_END)
+            self._cards.write(card)
+        except OSError as error:
+            raise FrnError(f"{tempfile.gettempdir()}: a report cannot be kept there ({error.strerror})") from error
         # Unknown photos come last, because their sort key is below zero.
         sureness = prediction.probabilities[label] - prediction.unknown
         self._kept.append(Kept(key, sureness, start, len(card)))

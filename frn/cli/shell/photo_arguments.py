@@ -10,6 +10,7 @@ from pathlib import Path
 from frn.data.folders import list_images
 from frn.errors import FrnError
 from frn.images.boxes import split_box
+from frn.system.archives import zip_around
 from frn.system.files import is_folder, is_there
 
 Found = tuple[list[str], list[str]]
@@ -38,7 +39,7 @@ def _meant(word: str) -> Found:
             hint = f". To include its subfolders, pass '{Path(word, '**', '*.jpg')}', in quotes" if deeper else ""
             raise FrnError(f"{word}: contains no images{hint}")
         return found
-    if is_there(str(split_box(word)[0])) or not glob.has_magic(word):
+    if is_there(str(split_box(word)[0])) or not glob.has_magic(word) or zip_around(Path(word)):
         return [word], []  # missing files are reported in order
     matches = [match for match in sorted(glob.glob(word, recursive=True)) if not is_folder(match)]
     if not matches:

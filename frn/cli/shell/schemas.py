@@ -64,11 +64,11 @@ RESULTS: dict[str, tuple[Any, ...]] = {
     "classify": (
         record(
             "Answer",
-            {"example_of": str, "near_copy_of": str, "transductive": bool},
+            {"example_of": str, "near_copy_of": str, "transductive": bool, "run": str},
             **{"image": str, "label": str, "probability": Share, "probabilities": dict[str, Share], "errors": Numbers},
             **{"explained": float, "threshold": Share, "unknown": bool},
         ),
-        record("Unreadable", image=str, error=str),
+        record("Unreadable", {"run": str}, image=str, error=str),
     ),
     "enroll": (
         record(

@@ -66,7 +66,8 @@ def score(
         console.note(f"warning: {len(found.examples)} photos are examples of the classes and were skipped")
     console.report_skipped(found.near_copies, all_of_them="--json and --report list them all")
     if csv is not None:
-        write_atomically(csv, csv_text(list(found.rows[0]), found.rows))
+        rows = [{**row, "image": _beside(csv, str(row["image"]))} for row in found.rows]
+        write_atomically(csv, csv_text(list(rows[0]), rows))
     if report is not None:
         from frn.report.page import write_page
         from frn.report.score_page import score_page
@@ -80,6 +81,13 @@ def score(
     if found.broken:
         of = sum(map(len, photos.members.values()))
         raise FrnError(f"{len(found.broken)} of {of} images could not be read")
+
+
+def _beside(csv: Path, image: str) -> str:
+    """Return the name of an image as a CSV is read: relative names are relative to its folder."""
+    from frn.inference.project import write_path
+
+    return image if Path(image).is_absolute() else write_path(Path(image), csv.parent).get("path", image)
 
 
 def _summary(found: "LabelledScore", classifier: "Classifier", classes: Path, labelled: Path) -> dict[str, Any]:

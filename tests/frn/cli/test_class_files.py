@@ -107,12 +107,18 @@ def test_every_command_accepts_a_zip_or_csv_of_classes(folder: Path, tmp_path: P
     assert (again.stdout, again.stderr) == (project.stdout, "")
 
 
-def test_csv_output_of_score_and_classify_can_be_scored(folder: Path, tmp_path: Path) -> None:
+def test_csv_output_of_score_and_classify_can_be_scored(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     labelled = tmp_path / "labelled" / "eyed footman"
     labelled.mkdir(parents=True)
     shutil.copy(PHOTO, labelled)
     assert frn("score", folder, tmp_path / "labelled", "--csv", tmp_path / "scored.csv").exit_code == 0
     assert json.loads(frn("score", folder, tmp_path / "scored.csv", "--json").stdout)["accuracy"] == 1
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sub").mkdir()
+    assert frn("score", folder, "labelled", "--csv", Path("sub", "scored.csv")).exit_code == 0
+    assert json.loads(frn("score", folder, Path("sub", "scored.csv"), "--json").stdout)["accuracy"] == 1
 
 
 def test_rows_without_a_photo_or_a_label_are_reported_and_the_others_are_used(folder: Path) -> None:

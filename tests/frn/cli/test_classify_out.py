@@ -11,6 +11,7 @@ from typer.testing import CliRunner, Result
 from frn.cli.main import app
 from frn.models.zoo import assets_folder
 from tests import processes
+from tests.frn.conftest import is_described
 
 SAMPLES = assets_folder() / "samples"
 
@@ -33,6 +34,7 @@ def test_a_stopped_run_continues_after_its_last_line(tmp_path: Path) -> None:
     assert [line["image"] for line in found] == [*map(str, photos), str(broken)]
     assert all(len(line.get("errors", "ab")) == 2 for line in found)
     assert "error" in found[-1]
+    assert all(is_described(line, "classify") for line in found)
     out.write_bytes(whole[: len(whole) // 2])  # truncated, as if the program had been killed
     assert "--resume" in classify(*asked, "--out", out).stderr
     assert classify(*asked, "--out", out, "--top", 2, "--resume").exit_code == 1

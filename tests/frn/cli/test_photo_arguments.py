@@ -2,6 +2,7 @@
 
 import json
 import os
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -120,3 +121,11 @@ def test_a_box_of_a_file_with_brackets_is_not_a_glob(here: Path) -> None:
     result = classify(*names)
     assert result.stderr == ""
     assert images(result) == names
+
+
+def test_a_file_with_brackets_in_a_zip_is_not_a_glob(here: Path) -> None:
+    with zipfile.ZipFile(here / "day.zip", "w") as archive:
+        archive.write(PHOTO, "walk [2]/moth [1].jpg")
+    result = classify("day.zip/walk [2]/moth [1].jpg")
+    assert result.exit_code == 0, result.stderr
+    assert images(result) == ["day.zip/walk [2]/moth [1].jpg"]

@@ -248,6 +248,9 @@ def test_photos_refine_the_classes_only_if_requested(moths: Path) -> None:
     assert refined[0].errors == pytest.approx(plain[0].errors)  # the example keeps its errors
     assert all(ours.errors != theirs.errors for ours, theirs in zip(refined[1:], plain[1:], strict=True))
     assert [each.explained for each in refined] == [each.explained for each in plain]
+    repeated = answered(list(classifier.classify([*queries, *queries[:1] * 5], transductive=True)))
+    assert repeated[: len(queries)] == refined[1:]
+    assert repeated[len(queries) :] == refined[1:2] * 5
     (alone,) = answered(list(classifier.classify([example], transductive=True)))
     assert alone.probabilities == pytest.approx(plain[0].probabilities)
     assert classifier.predict_all([], []) == []

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import tempfile
 import tracemalloc
 from html.parser import HTMLParser
 from pathlib import Path
@@ -78,6 +79,15 @@ def test_a_report_puts_five_thousand_photos_on_one_page(tmp_path: Path) -> None:
         == photos_page.page_paths(report, 10_000)
         == [report, tmp_path / "r-2.html"]
     )
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_temporary_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.TemporaryFile", lambda: open("/dev/full", "r+b", buffering=0))
+    words = ("classify", SAMPLES / "moths", SAMPLES / "queries", "--model", "conv4")
+    result = frn(*words, "--report", tmp_path / "report.html")
+    assert result.exit_code == 1
+    assert f"{tempfile.gettempdir()}: a report cannot be kept there (No space left on device)" in result.stderr
 
 
 def test_a_large_report_is_split_into_pages_that_link_to_each_other(
