@@ -23,6 +23,9 @@ function element(tag, properties = {}, ...children) {
   return made;
 }
 
+// Corrections belong to this page and these classes: another export, or a page elsewhere on the host, has its own.
+const key = () => `${new URL(".", location).pathname} ${model.page.id}`;
+
 const percent = (share, digits = 1) => `${(100 * share).toFixed(digits)}%`;
 
 // Classes
@@ -38,7 +41,7 @@ async function change(next) {
 
 async function adopt(next) {
   classes = next;
-  await save(model.page.model, classes);
+  await save(key(), classes);
   showClasses();
   for (const answer of answers) await rescore(answer);
 }
@@ -234,7 +237,7 @@ function listen() {
   by("undo").addEventListener("click", () => queue(() => adopt(before.pop())));
   by("reset").addEventListener("click", () => queue(async () => {
     await change(model.exportedClasses());
-    await forget(model.page.model);
+    await forget(key());
   }));
   by("camera").addEventListener("click", openCamera);
   by("close").addEventListener("click", closeCamera);
@@ -252,7 +255,7 @@ async function start() {
   if (!(await isolated())) return;
   say("Opening the model …");
   model = await Model.open();
-  classes = (await load(model.page.model)) ?? model.exportedClasses();
+  classes = (await load(key())) ?? model.exportedClasses();
   showClasses();
   listen();
   say(`Ready, on ${threads} thread${threads === 1 ? "" : "s"}.`);

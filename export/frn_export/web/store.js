@@ -1,4 +1,4 @@
-// Stores a visitor's classes in the browser, separately for each model.
+// Stores a visitor's classes in the browser, separately for each page.
 
 const open = () =>
   new Promise((resolve, reject) => {

@@ -58,17 +58,18 @@ def write_page(classifier: Classifier, out: Path, runtime: Runtime, *, replace: 
     difference = _compare(classifier, content).require()
     maps = classifier.example_maps()
     feature_maps = {e.name: np.stack([maps[s.key] for s in e.supports]) for e in classifier.state.classes}
-    content[PAGE] = json.dumps(_description(classifier, feature_maps), ensure_ascii=False).encode()
     if feature_maps:
         pooled = np.concatenate([maps.reshape(-1) for maps in feature_maps.values()])
         content["supports.bin"] = pooled.astype("<f4").tobytes()
+    page = _description(classifier, feature_maps)
+    page["id"] = _digest({**content, PAGE: json.dumps(page).encode()})
+    content[PAGE] = json.dumps(page, ensure_ascii=False).encode()
     content |= {name: (files("frn_export.web") / name).read_bytes() for name in SOURCES}
     content |= {f"runtime/{SERVED}": runtime.script, f"runtime/{BINARY}": runtime.binary}
     content["runtime/LICENSE"] = runtime.licence.encode()
-    digest = hashlib.sha256(b"".join(name.encode() + data for name, data in sorted(content.items()))).hexdigest()[:16]
     worker = (files("frn_export.web") / WORKER).read_text(encoding="utf-8")
     listed = json.dumps(["./", *sorted(content)])
-    content[WORKER] = worker.replace('"DIGEST"', json.dumps(digest)).replace('["FILES"]', listed).encode()
+    content[WORKER] = worker.replace('"DIGEST"', json.dumps(_digest(content))).replace('["FILES"]', listed).encode()
     require_writable_page(out, content, replace=replace)
     for name, data in content.items():
         write_atomically(out / name, data)
@@ -86,6 +87,10 @@ def require_writable_page(out: Path, names: Iterable[str] = (*SOURCES, WORKER, P
         raise FrnError(f"{out}: cannot be used ({error.strerror})") from error
     for name in names:
         require_writable(out / name, replace=replace or earlier)
+
+
+def _digest(content: Mapping[str, bytes]) -> str:
+    return hashlib.sha256(b"".join(name.encode() + data for name, data in sorted(content.items()))).hexdigest()[:16]
 
 
 def _graphs(classifier: Classifier) -> dict[str, bytes]:
@@ -118,7 +123,6 @@ def _description(classifier: Classifier, feature_maps: Mapping[str, Maps]) -> di
     transform = extractor.transform
     return {
         "frn": __version__,
-        "model": extractor.sha256,
         "grid": extractor.grid,
         "channels": extractor.shape[1],
         "crop": {"size": transform.size, "length": transform.length, "square": transform.square}

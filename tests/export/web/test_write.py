@@ -47,6 +47,23 @@ def test_class_names_are_written_as_text(classifier: Classifier, tmp_path: Path)
     assert '"Möwe"' in (tmp_path / "page.json").read_text(encoding="utf-8")
 
 
+def test_corrections_are_stored_separately_for_pages_with_different_classes(
+    classifier: Classifier, tmp_path: Path
+) -> None:
+    photos = sorted((assets_folder() / "samples" / "moths").glob("*/*"))
+
+    def page_id(name: str, count: int) -> str:
+        made = Classifier(classifier.extractor)
+        made.enroll({name: photos[:count], "jay": photos[-1:]})
+        write_page(made, tmp_path, RUNTIME, replace=False)
+        return str(json.loads((tmp_path / "page.json").read_text())["id"])
+
+    first = page_id("owl", 1)
+    assert page_id("owl", 1) == first
+    assert len({first, page_id("gull", 1), page_id("owl", 2)}) == 3
+    assert "key()" in (tmp_path / "page.js").read_text()
+
+
 def test_difference_of_a_page_is_a_share_of_a_photos_energy(
     classifier: Classifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:

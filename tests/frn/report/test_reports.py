@@ -83,7 +83,7 @@ def test_a_report_puts_five_thousand_photos_on_one_page(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 def test_a_full_temporary_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.TemporaryFile", lambda: open("/dev/full", "r+b", buffering=0))
+    monkeypatch.setattr("tempfile.TemporaryFile", lambda: open("/dev/full", "r+b", buffering=0))  # noqa: SIM115
     words = ("classify", SAMPLES / "moths", SAMPLES / "queries", "--model", "conv4")
     result = frn(*words, "--report", tmp_path / "report.html")
     assert result.exit_code == 1
