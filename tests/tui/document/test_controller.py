@@ -288,5 +288,7 @@ def test_photos_beside_class_folders_are_reported(run: Run) -> None:
         assert [(each.path, each.reason) for each in controller.problems] == [
             ("/photos/loose.jpg", "is skipped: it is not in a class folder")
         ]
+        await controller.open_folder(None, {})
+        assert controller.problems == []  # they belonged to what was open before
 
     run(test)

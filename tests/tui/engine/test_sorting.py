@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -72,6 +73,19 @@ def test_photos_are_copied_into_folders_and_nothing_is_overwritten(bare: Engine,
     (tmp_path / "file").touch()
     arguments: dict[str, Any] = {"path": path, "verdict": "owl", "verdicts": ["owl"]}
     assert "is a file" in bare.ask("sort", folder=str(tmp_path / "file"), **arguments).reason
+
+
+def test_photos_of_a_zip_are_copied_but_not_moved(bare: Engine, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "day.zip", "w") as archive:
+        archive.writestr("walk/x.jpg", "1")
+    inside, gone = str(tmp_path / "day.zip" / "walk" / "x.jpg"), str(tmp_path / "day.zip" / "y.jpg")
+    for _ in range(2):  # the second copy is the same photo
+        done = bare.sort(folder=str(tmp_path / "out"), photos=[[inside, "jay"], [gone, "jay"]])
+        assert done["places"] == {inside: str(tmp_path / "out" / "jay" / "x.jpg")}
+        assert [path for path, _ in done["failed"]] == [gone]
+    assert Path(done["places"][inside]).read_text() == "1"
+    moved = bare.sort(folder=str(tmp_path / "new"), photos=[[inside, "jay"]], move=True)
+    assert moved["failed"] == [[inside, "is in a zip, so it can only be copied"]]
 
 
 def test_photo_already_present_through_a_link_is_not_lost(bare: Engine, tmp_path: Path) -> None:

@@ -131,6 +131,12 @@ def test_the_error_map_can_be_changed_by_key(drive: "Drive") -> None:
         assert photos.gallery.cursor_item.path == "/photos/jay/jay-3.jpg"
         await driver.keys("escape")
         assert photos.wanted_name == ""
+        await driver.keys("slash")
+        await driver.type("jay-3")
+        assert photos.wanted_name == "jay-3"
+        await workspace.controller.open_folder(None, (await workspace.controller.scan("/photos"))["classes"])
+        await driver.idle()
+        assert photos.wanted_name == ""  # it was meant for the photos that were open
 
     drive(scenario)
 

@@ -63,9 +63,13 @@ class Controller(SyncedDocument):
     async def scan(self, path: str) -> Found:
         """Return the contents of a path; skipped rows and files become problems."""
         found = await self.engine.call(file_requests.ScanPath(path))
+        self.report_skipped(path, found)
+        return found
+
+    def report_skipped(self, path: str, found: Found) -> None:
+        """Report rows and files of a path that were skipped."""
         told = [Problem(path, reason) for reason in found.get("skipped", [])]
         self.problems += [problem for problem in told if problem not in self.problems]
-        return found
 
     def report_loose(self, found: Found) -> None:
         """Report photos beside class folders, which belong to no class."""
@@ -157,11 +161,11 @@ class Controller(SyncedDocument):
         async with self._opening:
             if found.model != self._opened:
                 await self._open_model(found.model)
+        self.begin(found.state)
         if self.model is not None and self.model["sha256"] != found.sha256:
             self.problems.append(
                 Problem(path, "was saved with another version of this model; its classes are enrolled again")
             )
-        self.begin(found.state)
         self.project, self.origin = None if copy else path, path
         await self.engine.call(file_requests.LockProject(self.project))
         await self.find_missing()

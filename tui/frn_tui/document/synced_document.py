@@ -95,7 +95,7 @@ class SyncedDocument:
         self.project = self.place = self.origin = None
         self.sample_classes = frozenset()
         self.missing = self.skipped = frozenset()
-        self.reports = {}
+        self.reports, self.problems = {}, []
         self._synced = self._renewed = None
         self._forget_answers()
 

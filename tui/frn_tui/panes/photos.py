@@ -42,12 +42,16 @@ class PhotosPane(Pane):
         self._keys: dict[str, list[str]] = {}
         """Keys of the photos that are shown, by path: a file that has changed and was added again has two."""
         self.wanted_name = ""
+        self._session = self.controller.session
+        """Session whose photos are filtered by this name."""
 
     def compose(self) -> ComposeResult:
         yield self.gallery
 
     def show(self, entry: ClassEntry | None) -> None:
         self.entry = entry
+        if self.controller.session is not self._session:
+            self._session, self.wanted_name = self.controller.session, ""
         if self.everywhere:
             items = [item for _, item in self._everywhere(self.everywhere)]
         else:

@@ -196,6 +196,7 @@ class ProjectBar(Static):
             except asyncio.CancelledError:  # photos that arrived stay and count
                 self.context.start(self.controller.sync, group="edit")
                 raise
+            self.controller.report_skipped(path, found)  # again, because they belong to what is open now
             self.controller.report_loose(found)
             self.context.list_duplicates(outcome)
         else:

@@ -4,11 +4,14 @@ import contextlib
 import errno
 import os
 import stat
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from frn.errors import FrnError
 from frn.images.boxes import box_name, split_box
+from frn.images.opening import read_file
+from frn.system.archives import find_zip
 from frn.system.files import remove_unfinished
 from frn_tui.client.file_requests import MovePhoto, Placed, SortPhoto
 from frn_tui.client.protocol import NOT_PLACED
@@ -35,9 +38,31 @@ def sort_photo(request: SortPhoto, job: Job) -> Placed:
     journal = _journal(request.journal) if request.move else None
     with _reported():
         file, box = split_box(request.path)  # a box keeps its whole photo
-        place, is_twin = put(file, folders[request.verdict], journal)
+        with _unpacked(file, move=request.move) as photo:
+            place, is_twin = put(photo, folders[request.verdict], journal)
     named = box_name(str(place), box) if box else str(place)
     return {"place": named, "is_twin": is_twin, "journal": str(journal.path) if journal else ""}
+
+
+@contextlib.contextmanager
+def _unpacked(file: Path, *, move: bool) -> Iterator[Path]:
+    """Yield a photo as a file; to be copied, one in a zip is unpacked into a temporary folder.
+
+    Raises OSError if it cannot be unpacked, or would be moved out of a zip.
+    """
+    inside = find_zip(file)
+    if inside is None or not inside[1]:
+        yield file
+        return
+    if move:
+        raise OSError(errno.EROFS, "is in a zip, so it can only be copied")
+    with tempfile.TemporaryDirectory() as folder:
+        photo = Path(folder, file.name)
+        try:
+            photo.write_bytes(read_file(file))
+        except FrnError as error:
+            raise OSError(errno.EIO, str(error)) from error
+        yield photo
 
 
 def move_photo(request: MovePhoto, job: Job) -> None:
