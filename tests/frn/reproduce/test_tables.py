@@ -60,7 +60,7 @@ def test_photo_table_trains_every_row_with_the_same_budget() -> None:
     assert {(preset.backbone, preset.last_pool, preset.transform.size) for preset in presets} == {("conv4", True, 84)}
     steady = replace(PRESETS["cub-cropped-conv4"].schedule, epochs=1, milestones=())
     for preset in presets:
-        rising = 200 if preset.method == "covariance" else 0
+        rising = 200 if preset.method in ("covariance", "deepbdc") else 0
         assert replace(preset.schedule, epochs=1, milestones=()) == replace(steady, warm_up=rising)
     images = {
         (None, 128): 35 * 128,  # 4,593 // 128 batches
