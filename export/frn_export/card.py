@@ -60,7 +60,7 @@ def open_photo(path):  # upright by its EXIF tag, sRGB by its ICC profile
     image = ImageOps.exif_transpose(Image.open(path))
     if profile := image.info.get("icc_profile"):
         image = ImageCms.profileToProfile(image, io.BytesIO(profile), ImageCms.createProfile("sRGB"), outputMode="RGB")
-    return image.convert("RGB")
+    return image.convert("RGB")  # frn also puts transparent photos on white, and scales 16-bit ones
 """
 """Code that opens a photo in every example; docs/guides/export.md and docs/tutorials/deployment.md repeat it."""
 

@@ -332,7 +332,7 @@ class TrainingRun:
                 if len(steps) < world:
                     raise FrnError(f"an epoch has {len(steps)} steps, fewer than the {world} ranks. Start fewer ranks.")
                 while position.step + world <= len(steps):  # drop the last steps, which not every rank gets
-                    take(steps[position.step + rank], len(steps))
+                    take(steps[position.step + rank], len(steps) - len(steps) % world)
                     position.step, position.total_steps = position.step + world, position.total_steps + 1
                     if self.ranks.any(stop()):
                         self.save()

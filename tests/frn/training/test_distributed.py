@@ -3,6 +3,7 @@
 import hashlib
 import importlib
 import json
+import re
 import os
 import select
 import signal
@@ -185,6 +186,8 @@ def test_ranks_take_different_steps_and_end_with_the_same_weights(ranks: Launch,
     first, second = map(json.loads, ranks(work, tmp_path / "two"))
     assert first["weights"] == second["weights"]
     assert first["reports"] == second["reports"], "losses are means over all ranks"
+    ends = [report for report in first["reports"] if re.search(r"\bstep=(\d+), steps_in_epoch=\1,", report)]
+    assert len(ends) == TINY.schedule.epochs, "each epoch has a last step"
     alone = json.loads(str(work(ProcessGroup(), tmp_path / "one")))["seen"]
     together = [step for pair in zip(first["seen"], second["seen"], strict=True) for step in pair]
     expected = []
