@@ -3,8 +3,8 @@
 import hashlib
 import importlib
 import json
-import re
 import os
+import re
 import select
 import signal
 import subprocess
