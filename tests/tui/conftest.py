@@ -1,7 +1,9 @@
 """Run widgets and the app in tests, and read the screen. Only this file uses private parts of Textual."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -99,39 +101,69 @@ class Driver:
 
 
 @pytest.fixture
-def driver() -> type[Driver]:
+def driver_class() -> type[Driver]:
     """Return the class, for tests that create their own app."""
     return Driver
 
 
-Drive = Callable[..., None]
+@asynccontextmanager
+async def opened(
+    engine: FakeEngine,
+    *,
+    place: str = "/photos",
+    size: tuple[int, int] = (140, 40),
+    images: Any = "half",
+    app: Callable[..., FrnApp] = FrnApp,
+) -> AsyncIterator[Driver]:
+    shown = app(place, images=images, engine=engine)
+    async with shown.run_test(size=size, tooltips=False) as pilot:
+        driver = Driver(shown, pilot)
+        await driver.until(lambda: shown.controller.model is not None)
+        await driver.pilot.pause()
+        if not engine.left:
+            await driver.idle()
+        yield driver
 
 
 @pytest.fixture
-def drive(fake_engine: FakeEngine, private_state: Path) -> Drive:
-    """Run a scenario on the app with an engine without a process, opened on `/photos`."""
+def driver(
+    request: pytest.FixtureRequest, fake_engine: FakeEngine, private_state: Path
+) -> AbstractAsyncContextManager[Driver]:
+    """Drive the app with an engine without a process, opened on `/photos`; the mark `app` changes this."""
+    mark = request.node.get_closest_marker("app")
+    return opened(fake_engine, **(mark.kwargs if mark else {}))
 
-    def drive(
-        scenario: Callable[[Driver], Awaitable[None]],
-        *,
-        place: str = "/photos",
-        size: tuple[int, int] = (140, 40),
-        images: Any = "half",
-        app: Callable[..., FrnApp] = FrnApp,
-    ) -> None:
+
+@pytest.fixture
+def drive(fake_engine: FakeEngine, private_state: Path) -> Callable[..., None]:
+    """Run a scenario like a test with a `driver`, after a preparation."""
+
+    def drive(scenario: Callable[[Driver], Awaitable[None]], **options: Any) -> None:
         async def run() -> None:
-            shown = app(place, images=images, engine=fake_engine)
-            async with shown.run_test(size=size, tooltips=False) as pilot:
-                driver = Driver(shown, pilot)
-                await driver.until(lambda: shown.controller.model is not None)
-                await driver.pilot.pause()
-                if not fake_engine.left:
-                    await driver.idle()
+            async with opened(fake_engine, **options) as driver:
                 await scenario(driver)
 
         asyncio.run(run())
 
     return drive
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a coroutine test; fixtures that are asynchronous contexts, such as `driver`, are entered around it."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    fixtures = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+
+    async def run() -> None:
+        async with AsyncExitStack() as stack:
+            for name, value in fixtures.items():
+                if isinstance(value, AbstractAsyncContextManager):
+                    fixtures[name] = await stack.enter_async_context(value)
+            await pyfuncitem.obj(**fixtures)
+
+    asyncio.run(run())
+    return True
 
 
 class Stage(App[None]):

@@ -39,14 +39,14 @@ def moths_folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def drive_real(driver: "type[Driver]") -> "DriveReal":
+def drive_real(driver_class: "type[Driver]") -> "DriveReal":
     """Run a scenario on the app and its engine, which must end with the app."""
 
     def drive(scenario: "Scenario", place: Path | str | None = None) -> None:
         async def run() -> None:
             app = FrnApp(None if place is None else str(place), images="half")
             async with app.run_test(size=(120, 30)) as pilot:
-                driving = driver(app, pilot)
+                driving = driver_class(app, pilot)
                 await driving.until(lambda: app.controller.model is not None)
                 await driving.idle()
                 await scenario(driving)
@@ -258,7 +258,7 @@ def test_app_survives_if_its_engine_is_killed(moths_folder: Path, drive_real: Dr
 
 
 def test_unsaved_work_needs_confirmation_and_is_recovered(
-    moths_folder: Path, drive_real: DriveReal, driver: "type[Driver]"
+    moths_folder: Path, drive_real: DriveReal, driver_class: "type[Driver]"
 ) -> None:
     async def killed(driver: "Driver") -> None:
         await driver.keys("A")
@@ -284,6 +284,6 @@ def test_unsaved_work_needs_confirmation_and_is_recovered(
     async def run() -> None:
         app = FrnApp(None, images="half")
         async with app.run_test(size=(100, 30)) as pilot:
-            await scenario(driver(app, pilot))
+            await scenario(driver_class(app, pilot))
 
     asyncio.run(run())

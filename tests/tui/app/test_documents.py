@@ -30,56 +30,47 @@ def title(driver: Driver) -> str:
     return str(getattr(driver.app.screen, "dialog_title", ""))
 
 
-def test_opening_a_folder_is_not_an_edit(drive: Drive, fake_engine: FakeEngine, lines: Lines) -> None:
-    async def scenario(driver: Driver) -> None:
-        app = driver.app
-        assert driver.counts == OPENED
-        assert app.controller.session.is_saved
-        assert "frn-tui  photos/" in lines(app)[0]
-        await driver.keys("u")
-        assert driver.counts == OPENED
-        await app.controller.journal()
-        assert not fake_engine.kept
-        await driver.keys("A")
-        await driver.type("finch")
-        assert "● photos/" in lines(app)[0]
-        await app.controller.journal()
-        assert fake_engine.kept
-        assert fake_engine.kept["place"] == "/photos"
-        await driver.keys("u", "ctrl+q")
-        assert app._exit  # nothing to classify
-
-    drive(scenario)
+async def test_opening_a_folder_is_not_an_edit(driver: Driver, fake_engine: FakeEngine, lines: Lines) -> None:
+    app = driver.app
+    assert driver.counts == OPENED
+    assert app.controller.session.is_saved
+    assert "frn-tui  photos/" in lines(app)[0]
+    await driver.keys("u")
+    assert driver.counts == OPENED
+    await app.controller.journal()
+    assert not fake_engine.kept
+    await driver.keys("A")
+    await driver.type("finch")
+    assert "● photos/" in lines(app)[0]
+    await app.controller.journal()
+    assert fake_engine.kept
+    assert fake_engine.kept["place"] == "/photos"
+    await driver.keys("u", "ctrl+q")
+    assert app._exit  # nothing to classify
 
 
-def test_photos_being_added_survive_termination(drive: Drive, fake_engine: FakeEngine) -> None:
-    async def scenario(driver: Driver) -> None:
-        controller, recovery = driver.app.controller, driver.app.recovery
-        with controller.begun({"finch": ["/home/finch-1.jpg"]}):
-            await recovery.keep_at_the_end()
-        assert fake_engine.kept
-        assert fake_engine.kept["adding"] == {"finch": ["/home/finch-1.jpg"]}
+async def test_photos_being_added_survive_termination(driver: Driver, fake_engine: FakeEngine) -> None:
+    controller, recovery = driver.app.controller, driver.app.recovery
+    with controller.begun({"finch": ["/home/finch-1.jpg"]}):
         await recovery.keep_at_the_end()
-        assert not fake_engine.kept
+    assert fake_engine.kept
+    assert fake_engine.kept["adding"] == {"finch": ["/home/finch-1.jpg"]}
+    await recovery.keep_at_the_end()
+    assert not fake_engine.kept
 
-    drive(scenario)
 
+async def test_edit_while_a_folder_opens_is_kept(driver: Driver) -> None:
+    controller = driver.app.controller
+    embed = controller._embed
 
-def test_edit_while_a_folder_opens_is_kept(drive: Drive) -> None:
-    async def scenario(driver: Driver) -> None:
-        controller = driver.app.controller
-        embed = controller._embed
+    async def slowly(*arguments: Any) -> Any:
+        controller.session.create("finch")
+        return await embed(*arguments)
 
-        async def slowly(*arguments: Any) -> Any:
-            controller.session.create("finch")
-            return await embed(*arguments)
-
-        controller._embed = slowly  # type: ignore[assignment, method-assign]
-        await driver.app.workspace.project_bar.open_place("/photos")
-        assert driver.counts == {"finch": 0, **OPENED}
-        assert not controller.session.is_saved
-
-    drive(scenario)
+    controller._embed = slowly  # type: ignore[assignment, method-assign]
+    await driver.app.workspace.project_bar.open_place("/photos")
+    assert driver.counts == {"finch": 0, **OPENED}
+    assert not controller.session.is_saved
 
 
 @pytest.mark.parametrize(
@@ -161,32 +152,29 @@ def test_recovering_one_app_keeps_the_journal_of_another(drive: Drive, fake_engi
     drive(scenario, app=lambda place, **options: FrnApp(None, **options))
 
 
-def test_samples_are_replaced_by_the_first_class_and_restored_by_undo(drive: Drive, lines: Lines) -> None:
-    async def scenario(driver: Driver) -> None:
-        app = driver.app
-        await app.workspace.controller.open_folder(None, (await app.workspace.controller.scan("/photos"))["classes"])
-        await driver.idle()
+async def test_samples_are_replaced_by_the_first_class_and_restored_by_undo(driver: Driver, lines: Lines) -> None:
+    app = driver.app
+    await app.workspace.controller.open_folder(None, (await app.workspace.controller.scan("/photos"))["classes"])
+    await driver.idle()
+    assert "frn-tui  samples" in lines(app)[0]
+    await driver.keys("plus")  # an edit makes the samples the user's own classes
+    for first in ("class", "folder", "photos"):
+        if first == "class":
+            await driver.keys("A")
+            await driver.type("finch")
+            assert driver.counts == {"finch": 0}
+        elif first == "folder":
+            app.workspace.classes_pane.add(["/photos"])
+            await driver.until(lambda: len(driver.counts) == 3)
+            assert "● unsaved" in lines(app)[0]
+        else:
+            app.workspace.classes_pane.add(["/queries/swan-1.jpg"])
+            await driver.idle()
+            assert driver.counts == {"queries": 1}
+        while app.controller.session.can_undo:
+            await driver.keys("u")
+        assert driver.counts == OPENED
         assert "frn-tui  samples" in lines(app)[0]
-        await driver.keys("plus")  # an edit makes the samples the user's own classes
-        for first in ("class", "folder", "photos"):
-            if first == "class":
-                await driver.keys("A")
-                await driver.type("finch")
-                assert driver.counts == {"finch": 0}
-            elif first == "folder":
-                app.workspace.classes_pane.add(["/photos"])
-                await driver.until(lambda: len(driver.counts) == 3)
-                assert "● unsaved" in lines(app)[0]
-            else:
-                app.workspace.classes_pane.add(["/queries/swan-1.jpg"])
-                await driver.idle()
-                assert driver.counts == {"queries": 1}
-            while app.controller.session.can_undo:
-                await driver.keys("u")
-            assert driver.counts == OPENED
-            assert "frn-tui  samples" in lines(app)[0]
-
-    drive(scenario)
 
 
 def test_new_and_save_as_work(drive: Drive, fake_engine: FakeEngine) -> None:
@@ -273,51 +261,42 @@ def test_project_is_opened_by_its_full_path(drive: Drive, tmp_path: Path, monkey
     drive(scenario)
 
 
-def test_bundle_is_written_and_unpacked_at_the_given_paths(drive: Drive, fake_engine: FakeEngine) -> None:
-    async def scenario(driver: Driver) -> None:
-        app = driver.app
-        for _ in range(2):
-            await driver.keys("e")
-            await driver.type("bundle")
-            app.screen.query_one("Input").value = "/home/birds.zip"  # type: ignore[attr-defined]
-            await driver.pilot.press("enter")
-            await driver.until(lambda: fake_engine.written)
-        await driver.until(lambda: "already exists" in title(driver))
-        await driver.keys("enter")
-        assert fake_engine.written == {"/home/birds.zip": "bundle"}
-        app.workspace.context.start(app.workspace.project_bar.open_place, "/home/birds.zip")
-        await driver.until(lambda: isinstance(app.screen, AskText))
-        assert app.screen.query_one("Input").value == "/home/birds"  # type: ignore[attr-defined]
-        await driver.keys("enter")
-        assert app.controller.project == "/home/birds/birds.frn.json"
-
-    drive(scenario)
+async def test_bundle_is_written_and_unpacked_at_the_given_paths(driver: Driver, fake_engine: FakeEngine) -> None:
+    app = driver.app
+    for _ in range(2):
+        await driver.keys("e")
+        await driver.type("bundle")
+        app.screen.query_one("Input").value = "/home/birds.zip"  # type: ignore[attr-defined]
+        await driver.pilot.press("enter")
+        await driver.until(lambda: fake_engine.written)
+    await driver.until(lambda: "already exists" in title(driver))
+    await driver.keys("enter")
+    assert fake_engine.written == {"/home/birds.zip": "bundle"}
+    app.workspace.context.start(app.workspace.project_bar.open_place, "/home/birds.zip")
+    await driver.until(lambda: isinstance(app.screen, AskText))
+    assert app.screen.query_one("Input").value == "/home/birds"  # type: ignore[attr-defined]
+    await driver.keys("enter")
+    assert app.controller.project == "/home/birds/birds.frn.json"
 
 
-def test_undo_covers_the_model_and_the_threshold(drive: Drive, fake_engine: FakeEngine) -> None:
-    async def scenario(driver: Driver) -> None:
-        app, controller = driver.app, driver.app.controller
-        before = controller.model_name
-        app.context.start(app._change_model, "resnet12")
-        await driver.idle()
-        await driver.keys("plus")
-        assert (controller.model_name, controller.threshold) == ("resnet12", 0.41)
-        await driver.keys("u")
-        assert (controller.model_name, controller.threshold) == ("resnet12", 0.4)
-        await driver.keys("u")
-        assert controller.model_name == before
-        assert controller.session.is_saved
-        await driver.keys("ctrl+r")
-        assert controller.model_name == "resnet12"
-        assert "redone" in app.context.jobs._message
-
-    drive(scenario)
+async def test_undo_covers_the_model_and_the_threshold(driver: Driver, fake_engine: FakeEngine) -> None:
+    app, controller = driver.app, driver.app.controller
+    before = controller.model_name
+    app.context.start(app._change_model, "resnet12")
+    await driver.idle()
+    await driver.keys("plus")
+    assert (controller.model_name, controller.threshold) == ("resnet12", 0.41)
+    await driver.keys("u")
+    assert (controller.model_name, controller.threshold) == ("resnet12", 0.4)
+    await driver.keys("u")
+    assert controller.model_name == before
+    assert controller.session.is_saved
+    await driver.keys("ctrl+r")
+    assert controller.model_name == "resnet12"
+    assert "redone" in app.context.jobs._message
 
 
-def test_held_keys_are_not_lost(drive: Drive, fake_engine: FakeEngine) -> None:
-    async def scenario(driver: Driver) -> None:
-        await driver.pilot.press(*["plus"] * 10, "minus", "minus")
-        await driver.idle()
-        assert driver.app.controller.threshold == pytest.approx(0.48)
-
-    drive(scenario)
+async def test_held_keys_are_not_lost(driver: Driver, fake_engine: FakeEngine) -> None:
+    await driver.pilot.press(*["plus"] * 10, "minus", "minus")
+    await driver.idle()
+    assert driver.app.controller.threshold == pytest.approx(0.48)

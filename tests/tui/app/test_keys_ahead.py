@@ -19,18 +19,15 @@ def send(driver: Driver, *keys: str) -> None:
         driver.app.post_message(events.Key(name, character if character != " " else " "))
 
 
-def test_format_and_path_typed_ahead_arrive(drive: Drive, fake_engine: FakeEngine) -> None:
-    async def scenario(driver: Driver) -> None:
-        driver.app.workspace.ask(["/queries"])
-        await driver.idle()
-        await driver.keys("L")
-        send(driver, "e", "down", "enter", *["ctrl+u"], *"/out/my results.jsonl", "enter")
-        await driver.until(lambda: fake_engine.written)
-        ((path, text),) = fake_engine.written.items()
-        assert path == "/out/my results.jsonl"
-        assert text.startswith('{"image"')
-
-    drive(scenario)
+async def test_format_and_path_typed_ahead_arrive(driver: Driver, fake_engine: FakeEngine) -> None:
+    driver.app.workspace.ask(["/queries"])
+    await driver.idle()
+    await driver.keys("L")
+    send(driver, "e", "down", "enter", *["ctrl+u"], *"/out/my results.jsonl", "enter")
+    await driver.until(lambda: fake_engine.written)
+    ((path, text),) = fake_engine.written.items()
+    assert path == "/out/my results.jsonl"
+    assert text.startswith('{"image"')
 
 
 def test_a_path_with_blanks_can_be_typed_into_the_picker_and_marks_nothing(

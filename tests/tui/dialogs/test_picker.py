@@ -25,63 +25,51 @@ async def opened(driver: Driver, key: str = "a") -> Picker:
     return driver.app.screen
 
 
-def test_picker_accepts_the_highlighted_entry_rather_than_its_folder(drive: Drive) -> None:
-    async def scenario(driver: Driver) -> None:
-        await driver.keys("ctrl+n")
-        picker = await opened(driver)
-        assert picker.folder == "/photos"
-        await driver.pilot.press("down", "f2")
-        await driver.idle()
-        assert driver.counts == {"owl": 4}
-        picker = await opened(driver)
-        await driver.keys("home", "f2")  # this entry is the folder itself
-        assert driver.counts == {"owl": 4, "jay": 6, "wren": 5}
-
-    drive(scenario)
+async def test_picker_accepts_the_highlighted_entry_rather_than_its_folder(driver: Driver) -> None:
+    await driver.keys("ctrl+n")
+    picker = await opened(driver)
+    assert picker.folder == "/photos"
+    await driver.pilot.press("down", "f2")
+    await driver.idle()
+    assert driver.counts == {"owl": 4}
+    picker = await opened(driver)
+    await driver.keys("home", "f2")  # this entry is the folder itself
+    assert driver.counts == {"owl": 4, "jay": 6, "wren": 5}
 
 
-def test_marked_folders_become_classes_with_the_same_names(drive: Drive, lines: Lines) -> None:
-    async def scenario(driver: Driver) -> None:
-        await driver.keys("ctrl+n")
-        picker = await opened(driver)
-        await driver.pilot.press("space", "down", "space")
-        await driver.until(lambda: sum("✓▸" in line for line in lines(driver.app)) == 2)
-        assert list(picker.marked) == ["/photos/jay", "/photos/wren"]
-        await driver.keys("f2")
-        assert driver.counts == {"jay": 6, "wren": 5}
-
-    drive(scenario)
+async def test_marked_folders_become_classes_with_the_same_names(driver: Driver, lines: Lines) -> None:
+    await driver.keys("ctrl+n")
+    picker = await opened(driver)
+    await driver.pilot.press("space", "down", "space")
+    await driver.until(lambda: sum("✓▸" in line for line in lines(driver.app)) == 2)
+    assert list(picker.marked) == ["/photos/jay", "/photos/wren"]
+    await driver.keys("f2")
+    assert driver.counts == {"jay": 6, "wren": 5}
 
 
-def test_typing_searches_and_enter_opens_the_match(drive: Drive) -> None:
-    async def scenario(driver: Driver) -> None:
-        picker = await opened(driver, "p")
-        await driver.pilot.press("w", "n")
-        assert [entry["name"] for entry in picker.entries] == ["wren"]
-        await driver.pilot.press("enter")
-        await driver.until(lambda: picker.folder == "/photos/wren")
-        await driver.pilot.press("z")
-        assert picker.entries == []
-        await driver.pilot.press("enter", "escape")
-        assert len(picker.entries) == 7
-        await driver.pilot.press("2", "enter")
-        await driver.idle()
-        assert [answer["path"] for answer in driver.app.controller.query.answers] == ["/photos/wren/wren-2.jpg"]
-
-    drive(scenario)
+async def test_typing_searches_and_enter_opens_the_match(driver: Driver) -> None:
+    picker = await opened(driver, "p")
+    await driver.pilot.press("w", "n")
+    assert [entry["name"] for entry in picker.entries] == ["wren"]
+    await driver.pilot.press("enter")
+    await driver.until(lambda: picker.folder == "/photos/wren")
+    await driver.pilot.press("z")
+    assert picker.entries == []
+    await driver.pilot.press("enter", "escape")
+    assert len(picker.entries) == 7
+    await driver.pilot.press("2", "enter")
+    await driver.idle()
+    assert [answer["path"] for answer in driver.app.controller.query.answers] == ["/photos/wren/wren-2.jpg"]
 
 
-def test_recent_folders_are_opened(drive: Drive) -> None:
-    async def scenario(driver: Driver) -> None:
-        driver.app.context.remember("/photos/owl")
-        picker = await opened(driver)
-        await driver.pilot.press("ctrl+t")
-        await driver.until(lambda: isinstance(driver.app.screen, Choose))
-        assert driver.app.screen.options == ["/photos/owl", "/photos"]  # type: ignore[attr-defined]
-        await driver.pilot.press("enter")
-        await driver.until(lambda: picker.folder == "/photos/owl")
-
-    drive(scenario)
+async def test_recent_folders_are_opened(driver: Driver) -> None:
+    driver.app.context.remember("/photos/owl")
+    picker = await opened(driver)
+    await driver.pilot.press("ctrl+t")
+    await driver.until(lambda: isinstance(driver.app.screen, Choose))
+    assert driver.app.screen.options == ["/photos/owl", "/photos"]  # type: ignore[attr-defined]
+    await driver.pilot.press("enter")
+    await driver.until(lambda: picker.folder == "/photos/owl")
 
 
 def test_search_matches_letters_in_order_prefixes_first() -> None:
@@ -114,181 +102,142 @@ def test_keys_typed_ahead_of_a_dialog_are_not_lost(drive: Drive, size: tuple[int
     drive(scenario, size=size)
 
 
-def test_renaming_to_another_class_merges_after_confirmation(drive: Drive) -> None:
-    async def scenario(driver: Driver) -> None:
-        workspace = driver.app.workspace
-        workspace.classes_pane.list.focus()
-        for option, counts in (("leave", {"jay": 6, "owl": 4, "wren": 5}), ("merge", {"owl": 10, "wren": 5})):
-            await driver.keys("r")
-            await driver.type(" owl ")
-            await driver.until(lambda: isinstance(driver.app.screen, Choose))
-            await driver.type(option)
-            assert driver.counts == counts
-        await driver.keys("u")
-        assert driver.counts == {"jay": 6, "owl": 4, "wren": 5}
-
-    drive(scenario)
+async def test_renaming_to_another_class_merges_after_confirmation(driver: Driver) -> None:
+    workspace = driver.app.workspace
+    workspace.classes_pane.list.focus()
+    for option, counts in (("leave", {"jay": 6, "owl": 4, "wren": 5}), ("merge", {"owl": 10, "wren": 5})):
+        await driver.keys("r")
+        await driver.type(" owl ")
+        await driver.until(lambda: isinstance(driver.app.screen, Choose))
+        await driver.type(option)
+        assert driver.counts == counts
+    await driver.keys("u")
+    assert driver.counts == {"jay": 6, "owl": 4, "wren": 5}
 
 
-def test_digit_assigns_the_class_from_any_focus(drive: Drive) -> None:
-    async def scenario(driver: Driver) -> None:
-        workspace = driver.app.workspace
-        await workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
-        workspace.classes_pane.list.focus()
-        await driver.keys("3")
-        assert driver.counts == {"jay": 6, "owl": 4, "wren": 6}
-
-    drive(scenario)
+async def test_digit_assigns_the_class_from_any_focus(driver: Driver) -> None:
+    workspace = driver.app.workspace
+    await workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
+    workspace.classes_pane.list.focus()
+    await driver.keys("3")
+    assert driver.counts == {"jay": 6, "owl": 4, "wren": 6}
 
 
-def test_hjkl_move_in_lists_and_grids(drive: Drive) -> None:
-    async def scenario(driver: Driver) -> None:
-        workspace = driver.app.workspace
-        workspace.classes_pane.list.focus()
-        await driver.keys("j", "j", "k")
-        assert workspace.classes_pane.list.highlighted == 1
-        workspace.classes_pane.list.highlighted = 0
-        await driver.pilot.pause()
-        gallery = workspace.photos_pane.gallery
-        gallery.focus()
-        await driver.keys("l", "l", "h")
-        assert (gallery.cursor, workspace.query_pane.picture.look) == (1, LOOKS[0])
-        await driver.keys("j")
-        below = gallery.cursor
-        await driver.keys("k")
-        assert below > 1 == gallery.cursor
-        await driver.keys("H")
-        assert workspace.query_pane.picture.look == LOOKS[1]
-        await workspace.query_pane.ask_now(["/queries"])
-        workspace.query_pane.picture.preview.focus()
-        await driver.keys("j", "j", "k")
-        assert driver.app.controller.query.at == 1
-
-    drive(scenario)
+async def test_hjkl_move_in_lists_and_grids(driver: Driver) -> None:
+    workspace = driver.app.workspace
+    workspace.classes_pane.list.focus()
+    await driver.keys("j", "j", "k")
+    assert workspace.classes_pane.list.highlighted == 1
+    workspace.classes_pane.list.highlighted = 0
+    await driver.pilot.pause()
+    gallery = workspace.photos_pane.gallery
+    gallery.focus()
+    await driver.keys("l", "l", "h")
+    assert (gallery.cursor, workspace.query_pane.picture.look) == (1, LOOKS[0])
+    await driver.keys("j")
+    below = gallery.cursor
+    await driver.keys("k")
+    assert below > 1 == gallery.cursor
+    await driver.keys("H")
+    assert workspace.query_pane.picture.look == LOOKS[1]
+    await workspace.query_pane.ask_now(["/queries"])
+    workspace.query_pane.picture.preview.focus()
+    await driver.keys("j", "j", "k")
+    assert driver.app.controller.query.at == 1
 
 
 @pytest.mark.parametrize("key", ["q", "ctrl+c"])
-def test_trying_to_quit_shows_the_right_key(drive: Drive, key: str) -> None:
-    async def scenario(driver: Driver) -> None:
-        await driver.keys(key)
-        assert [note.message for note in driver.app._notifications] == ["press ctrl+q to quit"]
-
-    drive(scenario)
+async def test_trying_to_quit_shows_the_right_key(driver: Driver, key: str) -> None:
+    await driver.keys(key)
+    assert [note.message for note in driver.app._notifications] == ["press ctrl+q to quit"]
 
 
-def test_all_commands_have_help(drive: Drive) -> None:
-    async def scenario(driver: Driver) -> None:
-        helps = {command.title: command.help for command in driver.app.get_system_commands(driver.app.screen)}
-        assert helps["Relocate"] == "key R: find moved photos by their content"
-        own = [text for text in helps.values() if text.startswith("key ")]
-        assert len(own) > 30
-        assert all(": " in text for text in own)
-
-    drive(scenario)
+async def test_all_commands_have_help(driver: Driver) -> None:
+    helps = {command.title: command.help for command in driver.app.get_system_commands(driver.app.screen)}
+    assert helps["Relocate"] == "key R: find moved photos by their content"
+    own = [text for text in helps.values() if text.startswith("key ")]
+    assert len(own) > 30
+    assert all(": " in text for text in own)
 
 
-def test_bar_shows_its_map_and_double_click_assigns_the_photo(drive: Drive) -> None:
-    async def scenario(driver: Driver) -> None:
-        workspace = driver.app.workspace
-        await workspace.query_pane.ask_now(["/queries/owl-10.jpg"])
-        await driver.idle()
-        await driver.pilot.click("#bars", offset=(5, 2))
-        await driver.idle()
-        shown = workspace.query_pane.picture.heat_class
-        assert driver.app.controller.names[shown or 0] == "jay"
-        await driver.pilot.click("#bars", offset=(5, 2), times=2)
-        await driver.idle()
-        assert driver.counts["jay"] == 7
-
-    drive(scenario)
+async def test_bar_shows_its_map_and_double_click_assigns_the_photo(driver: Driver) -> None:
+    workspace = driver.app.workspace
+    await workspace.query_pane.ask_now(["/queries/owl-10.jpg"])
+    await driver.idle()
+    await driver.pilot.click("#bars", offset=(5, 2))
+    await driver.idle()
+    shown = workspace.query_pane.picture.heat_class
+    assert driver.app.controller.names[shown or 0] == "jay"
+    await driver.pilot.click("#bars", offset=(5, 2), times=2)
+    await driver.idle()
+    assert driver.counts["jay"] == 7
 
 
-def test_letters_search_and_arrows_move_in_the_list(drive: Drive) -> None:
-    async def scenario(driver: Driver) -> None:
-        picker = await opened(driver)
+async def test_letters_search_and_arrows_move_in_the_list(driver: Driver) -> None:
+    picker = await opened(driver)
 
-        def highlighted() -> str:
-            return picker.current["name"] if picker.current else ""
+    def highlighted() -> str:
+        return picker.current["name"] if picker.current else ""
 
-        await driver.pilot.press("down", "down", "up")
-        assert highlighted() == "owl"
-        await driver.pilot.press("right")
-        await driver.until(lambda: picker.folder == "/photos/owl")
-        await driver.pilot.press("left")
-        await driver.until(lambda: picker.folder == "/photos" and highlighted() == "owl")
-        await driver.pilot.press("tab", "w", "r", "e")
-        assert [entry["name"] for entry in picker.entries] == ["wren"]
-        await driver.pilot.press("escape", "j", "a", "y")
-        assert picker.query_one(Input).value == "jay"
-
-    drive(scenario)
+    await driver.pilot.press("down", "down", "up")
+    assert highlighted() == "owl"
+    await driver.pilot.press("right")
+    await driver.until(lambda: picker.folder == "/photos/owl")
+    await driver.pilot.press("left")
+    await driver.until(lambda: picker.folder == "/photos" and highlighted() == "owl")
+    await driver.pilot.press("tab", "w", "r", "e")
+    assert [entry["name"] for entry in picker.entries] == ["wren"]
+    await driver.pilot.press("escape", "j", "a", "y")
+    assert picker.query_one(Input).value == "jay"
 
 
-def test_picker_opens_the_nearest_existing_parent_of_a_missing_folder(drive: Drive) -> None:
-    async def scenario(driver: Driver) -> None:
-        driver.app.context.browsed = "/photos/gone/deeper"
-        picker = await opened(driver)
-        assert picker.folder == "/photos"
-        picker.folder = "/photos/gone/deeper"  # the folder was deleted while it was shown
-        await driver.pilot.press("left")
-        await driver.until(lambda: picker.folder == "/photos")
-
-    drive(scenario)
+async def test_picker_opens_the_nearest_existing_parent_of_a_missing_folder(driver: Driver) -> None:
+    driver.app.context.browsed = "/photos/gone/deeper"
+    picker = await opened(driver)
+    assert picker.folder == "/photos"
+    picker.folder = "/photos/gone/deeper"  # the folder was deleted while it was shown
+    await driver.pilot.press("left")
+    await driver.until(lambda: picker.folder == "/photos")
 
 
-def test_typed_path_is_relative_to_the_displayed_folder(drive: Drive) -> None:
-    async def scenario(driver: Driver) -> None:
-        for typed in ("./owl-2.jpg", "../owl/owl-2.jpg"):
-            picker = await opened(driver, "p")
-            picker.open("/photos/owl")
-            await driver.until(lambda: getattr(driver.app.screen, "folder", "") == "/photos/owl")
-            await driver.type(typed)
-            assert [answer["path"] for answer in driver.app.controller.query.answers] == ["/photos/owl/owl-2.jpg"]
-
-    drive(scenario)
+async def test_typed_path_is_relative_to_the_displayed_folder(driver: Driver) -> None:
+    for typed in ("./owl-2.jpg", "../owl/owl-2.jpg"):
+        picker = await opened(driver, "p")
+        picker.open("/photos/owl")
+        await driver.until(lambda: getattr(driver.app.screen, "folder", "") == "/photos/owl")
+        await driver.type(typed)
+        assert [answer["path"] for answer in driver.app.controller.query.answers] == ["/photos/owl/owl-2.jpg"]
 
 
-def test_marks_are_kept_across_folders_and_listed(drive: Drive, lines: Lines) -> None:
-    async def scenario(driver: Driver) -> None:
-        await driver.keys("p", "right", "space", "left", "down", "right", "space")  # mark a jay and an owl
-        assert "2 marked: jay-0.jpg, owl-0.jpg" in "\n".join(lines(driver.app))
-        await driver.keys("f2")
-        paths = [answer["path"] for answer in driver.app.controller.query.answers]
-        assert paths == ["/photos/jay/jay-0.jpg", "/photos/owl/owl-0.jpg"]
-
-    drive(scenario)
+async def test_marks_are_kept_across_folders_and_listed(driver: Driver, lines: Lines) -> None:
+    await driver.keys("p", "right", "space", "left", "down", "right", "space")  # mark a jay and an owl
+    assert "2 marked: jay-0.jpg, owl-0.jpg" in "\n".join(lines(driver.app))
+    await driver.keys("f2")
+    paths = [answer["path"] for answer in driver.app.controller.query.answers]
+    assert paths == ["/photos/jay/jay-0.jpg", "/photos/owl/owl-0.jpg"]
 
 
-def test_tab_completes_a_path_and_a_typo_can_be_corrected(drive: Drive) -> None:
-    async def scenario(driver: Driver) -> None:
-        await driver.keys("p", *"/photos/o", "tab", *"owl-9.jpg", "enter")
-        assert [note.message for note in driver.app._notifications] == []
-        await driver.keys("p", *"/photos/nowhere", "enter")
-        assert isinstance(driver.app.screen, Picker)
-        assert driver.app.screen.query_one(Input).value == "/photos/nowhere"
-        assert any("No such file" in note.message for note in driver.app._notifications)
-
-    drive(scenario)
+async def test_tab_completes_a_path_and_a_typo_can_be_corrected(driver: Driver) -> None:
+    await driver.keys("p", *"/photos/o", "tab", *"owl-9.jpg", "enter")
+    assert [note.message for note in driver.app._notifications] == []
+    await driver.keys("p", *"/photos/nowhere", "enter")
+    assert isinstance(driver.app.screen, Picker)
+    assert driver.app.screen.query_one(Input).value == "/photos/nowhere"
+    assert any("No such file" in note.message for note in driver.app._notifications)
 
 
-def test_a_filter_without_a_match_says_so(drive: Drive, lines: Lines) -> None:
-    async def scenario(driver: Driver) -> None:
-        driver.app.push_screen(Choose("Bird", ["jay", "owl"]))
-        await driver.keys("x", "down", "enter")
-        assert isinstance(driver.app.screen, Choose)
-        assert "no match" in "\n".join(lines(driver.app))
-
-    drive(scenario)
+async def test_a_filter_without_a_match_says_so(driver: Driver, lines: Lines) -> None:
+    driver.app.push_screen(Choose("Bird", ["jay", "owl"]))
+    await driver.keys("x", "down", "enter")
+    assert isinstance(driver.app.screen, Choose)
+    assert "no match" in "\n".join(lines(driver.app))
 
 
-def test_the_preview_of_a_folder_counts_its_contents(drive: Drive, lines: Lines) -> None:
-    async def scenario(driver: Driver) -> None:
-        await driver.keys("p", "up")  # this folder
-        assert "folders, 0 photos" in "\n".join(lines(driver.app))
-        await driver.keys("down")
-        assert "0 folders, " in "\n".join(lines(driver.app))
-
-    drive(scenario)
+async def test_the_preview_of_a_folder_counts_its_contents(driver: Driver, lines: Lines) -> None:
+    await driver.keys("p", "up")  # this folder
+    assert "folders, 0 photos" in "\n".join(lines(driver.app))
+    await driver.keys("down")
+    assert "0 folders, " in "\n".join(lines(driver.app))
 
 
 def test_an_empty_folder_can_be_typed(drive: Drive, fake_engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,25 +252,22 @@ def test_an_empty_folder_can_be_typed(drive: Drive, fake_engine: FakeEngine, mon
     drive(scenario)
 
 
-def test_the_mouse_can_go_up_accept_and_cancel(drive: Drive) -> None:
-    async def scenario(driver: Driver) -> None:
-        picker = await opened(driver, "p")
-        await driver.keys("right")  # open the first folder
-        assert picker.folder == "/photos/jay"
-        await driver.pilot.click("#picker-buttons", offset=(2, 0))
-        await driver.idle()
-        assert picker.folder == "/photos"
-        await driver.pilot.click("#picker-buttons", offset=(23, 0))
-        await driver.idle()
-        assert not picker.is_current
-        assert driver.app.controller.query.answers == []
-        await opened(driver, "p")
-        await driver.keys("right")
-        await driver.pilot.click("#picker-buttons", offset=(12, 0))
-        await driver.until(lambda: driver.app.controller.query.answers)
-        assert driver.app.controller.query.answers[0]["path"] == "/photos/jay/jay-0.jpg"
-
-    drive(scenario)
+async def test_the_mouse_can_go_up_accept_and_cancel(driver: Driver) -> None:
+    picker = await opened(driver, "p")
+    await driver.keys("right")  # open the first folder
+    assert picker.folder == "/photos/jay"
+    await driver.pilot.click("#picker-buttons", offset=(2, 0))
+    await driver.idle()
+    assert picker.folder == "/photos"
+    await driver.pilot.click("#picker-buttons", offset=(23, 0))
+    await driver.idle()
+    assert not picker.is_current
+    assert driver.app.controller.query.answers == []
+    await opened(driver, "p")
+    await driver.keys("right")
+    await driver.pilot.click("#picker-buttons", offset=(12, 0))
+    await driver.until(lambda: driver.app.controller.query.answers)
+    assert driver.app.controller.query.answers[0]["path"] == "/photos/jay/jay-0.jpg"
 
 
 def test_subfolder_is_found_by_a_few_letters(drive: Drive, fake_engine: FakeEngine) -> None:
@@ -338,15 +284,12 @@ def test_subfolder_is_found_by_a_few_letters(drive: Drive, fake_engine: FakeEngi
     drive(scenario)
 
 
-def test_a_field_shows_the_end_of_a_long_pasted_text(drive: Drive) -> None:
-    async def scenario(driver: Driver) -> None:
-        await driver.pilot.press("A")
-        await driver.until(lambda: isinstance(driver.app.screen, AskText))
-        field = driver.app.screen.query_one(Input)
-        field.post_message(events.Paste("a" * 200 + "/end"))
-        await driver.until(lambda: field.render_line(0).text.rstrip().endswith("/end"))
-        field.post_message(events.Paste("b" * 200))  # and closing at once is harmless
-        await driver.pilot.press("escape")
-        await driver.idle()
-
-    drive(scenario)
+async def test_a_field_shows_the_end_of_a_long_pasted_text(driver: Driver) -> None:
+    await driver.pilot.press("A")
+    await driver.until(lambda: isinstance(driver.app.screen, AskText))
+    field = driver.app.screen.query_one(Input)
+    field.post_message(events.Paste("a" * 200 + "/end"))
+    await driver.until(lambda: field.render_line(0).text.rstrip().endswith("/end"))
+    field.post_message(events.Paste("b" * 200))  # and closing at once is harmless
+    await driver.pilot.press("escape")
+    await driver.idle()

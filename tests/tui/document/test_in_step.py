@@ -1,8 +1,8 @@
 """The engine knows the classes on the screen, even after opening, cancelling or undoing just before a request."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,36 +14,29 @@ from frn_tui.document.photo_files import bundle, settle, sort
 from frn.errors import FrnError
 
 if TYPE_CHECKING:
-    from tests.tui.conftest import Drive, Driver
+    from tests.tui.conftest import Driver
     from tests.tui.fake_engine import FakeEngine
 
 WRENS = {"wren": [f"/photos/wren/wren-{number}.jpg" for number in range(3)]}
-Test = Callable[[Controller, "FakeEngine"], Awaitable[None]]
 
 
 @pytest.fixture
-def run(fake_engine: "FakeEngine") -> Callable[[Test], None]:
-    """Run a test on a controller with a model and a class of wrens."""
-
-    def run(test: Test) -> None:
-        async def body() -> None:
-            controller = Controller(fake_engine)
-            await controller.open_model("conv4")
-            await controller.open_folder(None, {})
-            await controller.add_classes(WRENS)
-            await test(controller, fake_engine)
-
-        asyncio.run(body())
-
-    return run
+@asynccontextmanager
+async def controller(fake_engine: "FakeEngine") -> AsyncIterator[Controller]:
+    """A controller with a model and a class of wrens."""
+    made = Controller(fake_engine)
+    await made.open_model("conv4")
+    await made.open_folder(None, {})
+    await made.add_classes(WRENS)
+    yield made  # noqa: PT022  (a context, entered by the test)
 
 
-async def reached(engine: "FakeEngine", op: str, times: int = 1) -> None:
+async def reached(fake_engine: "FakeEngine", op: str, times: int = 1) -> None:
     for _ in range(100):
-        if engine.calls.count(op) >= times:
+        if fake_engine.calls.count(op) >= times:
             return
         await asyncio.sleep(0)
-    raise AssertionError(f"{op} was not asked for: {engine.calls}")
+    raise AssertionError(f"{op} was not asked for: {fake_engine.calls}")
 
 
 async def cancelled(task: "asyncio.Task[Any]") -> None:
@@ -52,370 +45,318 @@ async def cancelled(task: "asyncio.Task[Any]") -> None:
         await task
 
 
-def known(engine: "FakeEngine") -> list[str]:
+def known(fake_engine: "FakeEngine") -> list[str]:
     """Return the names of the classes that the engine uses."""
-    return [entry["name"] for entry in engine.classes["classes"]]
+    return [entry["name"] for entry in fake_engine.classes["classes"]]
 
 
 @pytest.mark.parametrize("what", ["export", "query", "hide_and_test"])
 @pytest.mark.parametrize("is_cancelled", [False, True])
-def test_answers_are_for_the_project_being_opened(run: Callable[[Test], None], what: str, is_cancelled: bool) -> None:
-    async def test(controller: Controller, engine: "FakeEngine") -> None:
-        opening = engine.held["embed"] = asyncio.Event()
-        loading = asyncio.create_task(controller.load("/p/birds.frn.json"))
-        await reached(engine, "embed", 2)
-        assert known(engine) == ["wren"]
-        if is_cancelled:
-            await cancelled(loading)
-        work = {
-            "export": controller.export("/x.onnx", "classifier"),
-            "query": controller.ask(["/q/jay-9.jpg"]),
-            "hide_and_test": controller.hide_and_test(0),
-        }
-        asking = asyncio.create_task(work.pop(what))
-        for other in work.values():
-            other.close()
-        await asyncio.sleep(0.01)
-        assert what not in engine.calls
-        opening.set()
-        with suppress(EngineError):  # the project contains a single class
-            await asking
-        assert what in engine.calls
-        assert known(engine) == ["jay"]
-
-    run(test)
-
-
-def test_classes_still_give_answers_after_a_cancelled_model_change(run: Callable[[Test], None]) -> None:
-    async def test(controller: Controller, engine: "FakeEngine") -> None:
-        await controller.ask(["/q/wren-8.jpg", "/q/wren-9.jpg"])
-        engine.held["embed"] = asyncio.Event()
-        changing = asyncio.create_task(controller.change_model("resnet12"))
-        await reached(engine, "embed", 2)
-        await cancelled(changing)
-        engine.held.clear()
-        assert not engine.known
-        await controller.show("/q/wren-9.jpg")  # this requests the maps
-        assert len(engine.known) == 3
-        assert controller.query.answer is not None
-        assert "maps" in controller.query.answer
-
-    run(test)
+async def test_answers_are_for_the_project_being_opened(
+    controller: Controller, fake_engine: "FakeEngine", what: str, is_cancelled: bool
+) -> None:
+    opening = fake_engine.held["embed"] = asyncio.Event()
+    loading = asyncio.create_task(controller.load("/p/birds.frn.json"))
+    await reached(fake_engine, "embed", 2)
+    assert known(fake_engine) == ["wren"]
+    if is_cancelled:
+        await cancelled(loading)
+    work = {
+        "export": controller.export("/x.onnx", "classifier"),
+        "query": controller.ask(["/q/jay-9.jpg"]),
+        "hide_and_test": controller.hide_and_test(0),
+    }
+    asking = asyncio.create_task(work.pop(what))
+    for other in work.values():
+        other.close()
+    await asyncio.sleep(0.01)
+    assert what not in fake_engine.calls
+    opening.set()
+    with suppress(EngineError):  # the project contains a single class
+        await asking
+    assert what in fake_engine.calls
+    assert known(fake_engine) == ["jay"]
 
 
-def test_a_model_that_the_engine_opened_although_it_was_cancelled_is_not_used(run: Callable[[Test], None]) -> None:
-    async def test(controller: Controller, engine: "FakeEngine") -> None:
-        engine.late["open_model"] = asyncio.Event()
-        changing = asyncio.create_task(controller.change_model("resnet12"))
-        await reached(engine, "open_model", 2)
-        await asyncio.sleep(0.01)
-        await cancelled(changing)
-        engine.late.clear()
-        assert engine.model == "resnet12"
-        await controller.ask(["/q/wren-8.jpg"])
-        assert controller.model_name == engine.model == "conv4"
-
-    run(test)
-
-
-def test_an_edit_that_the_engine_has_but_the_app_has_undone_is_undone_there(run: Callable[[Test], None]) -> None:
-    async def test(controller: Controller, engine: "FakeEngine") -> None:
-        controller.session.create("jay")
-        await controller.sync()
-        engine.late["classes"] = asyncio.Event()
-        controller.session.delete(controller.session.state.classes[-1].id)
-        deleting = asyncio.create_task(controller.sync())
-        await asyncio.sleep(0.01)
-        assert known(engine) == ["wren"]
-        await cancelled(deleting)
-        engine.late.clear()
-        controller.session.undo()
-        await controller.sync()
-        assert known(engine) == ["wren", "jay"]
-
-    run(test)
+async def test_classes_still_give_answers_after_a_cancelled_model_change(
+    controller: Controller, fake_engine: "FakeEngine"
+) -> None:
+    await controller.ask(["/q/wren-8.jpg", "/q/wren-9.jpg"])
+    fake_engine.held["embed"] = asyncio.Event()
+    changing = asyncio.create_task(controller.change_model("resnet12"))
+    await reached(fake_engine, "embed", 2)
+    await cancelled(changing)
+    fake_engine.held.clear()
+    assert not fake_engine.known
+    await controller.show("/q/wren-9.jpg")  # this requests the maps
+    assert len(fake_engine.known) == 3
+    assert controller.query.answer is not None
+    assert "maps" in controller.query.answer
 
 
-def test_answers_and_classes_are_asked_for_only_once(run: Callable[[Test], None]) -> None:
-    async def test(controller: Controller, engine: "FakeEngine") -> None:
-        paths = ["/q/wren-7.jpg", "/q/wren-8.jpg", "/q/wren-9.jpg"]
-        await controller.ask(paths)
-        engine.calls.clear()
-        await controller.show(paths[1])  # its maps
-        await controller.show(paths[2])
-        await controller.ask(["/q/wren-6.jpg"])
-        assert "classes" not in engine.calls
-        assert engine.calls.count("query") == 3
-
-    run(test)
-
-
-def test_an_edit_while_classes_are_sent_is_sent_as_well(run: Callable[[Test], None]) -> None:
-    async def test(controller: Controller, engine: "FakeEngine") -> None:
-        controller.session.create("jay")
-        engine.held["classes"] = asyncio.Event()
-        telling = asyncio.create_task(controller.sync())
-        await reached(engine, "classes", 3)
-        controller.session.create("owl")
-        engine.held.pop("classes").set()
-        await asyncio.gather(telling, controller.sync())
-        assert known(engine) == ["wren", "jay", "owl"]
-
-    run(test)
+async def test_a_model_that_the_engine_opened_although_it_was_cancelled_is_not_used(
+    controller: Controller, fake_engine: "FakeEngine"
+) -> None:
+    fake_engine.late["open_model"] = asyncio.Event()
+    changing = asyncio.create_task(controller.change_model("resnet12"))
+    await reached(fake_engine, "open_model", 2)
+    await asyncio.sleep(0.01)
+    await cancelled(changing)
+    fake_engine.late.clear()
+    assert fake_engine.model == "resnet12"
+    await controller.ask(["/q/wren-8.jpg"])
+    assert controller.model_name == fake_engine.model == "conv4"
 
 
-def test_photos_stay_in_the_project_to_which_they_were_added(run: Callable[[Test], None]) -> None:
-    async def test(controller: Controller, engine: "FakeEngine") -> None:
-        engine.held["embed"] = asyncio.Event()
-        tasks = [
-            asyncio.create_task(controller.add(1, ["/photos/wren/wren-4.jpg"])),
-            asyncio.create_task(controller.add_classes({"jay": ["/photos/jay/jay-1.jpg", "/photos/jay/jay-2.jpg"]})),
-        ]
-        await reached(engine, "embed", 3)
-        await controller.open_folder(None, {})
-        assert controller.session.create("owl") == 1
-        engine.held.pop("embed").set()
-        reasons = [str(error) for error in await asyncio.gather(*tasks, return_exceptions=True)]
-        assert reasons == [
-            "another project was opened; 1 photo not added",
-            "another project was opened; 2 photos not added",
-        ]
-        assert [len(entry.supports) for entry in controller.session.state.classes] == [0]
-
-    run(test)
+async def test_an_edit_that_the_engine_has_but_the_app_has_undone_is_undone_there(
+    controller: Controller, fake_engine: "FakeEngine"
+) -> None:
+    controller.session.create("jay")
+    await controller.sync()
+    fake_engine.late["classes"] = asyncio.Event()
+    controller.session.delete(controller.session.state.classes[-1].id)
+    deleting = asyncio.create_task(controller.sync())
+    await asyncio.sleep(0.01)
+    assert known(fake_engine) == ["wren"]
+    await cancelled(deleting)
+    fake_engine.late.clear()
+    controller.session.undo()
+    await controller.sync()
+    assert known(fake_engine) == ["wren", "jay"]
 
 
-def test_photos_for_a_deleted_class_are_reported_with_the_class_name(run: Callable[[Test], None]) -> None:
-    async def test(controller: Controller, engine: "FakeEngine") -> None:
-        engine.held["embed"] = asyncio.Event()
-        adding = asyncio.create_task(controller.add(1, ["/photos/wren/wren-4.jpg"]))
-        await reached(engine, "embed", 2)
-        controller.session.delete(1)
-        engine.held.pop("embed").set()
-        with pytest.raises(FrnError, match="wren was deleted; 1 photo not added"):
-            await adding
-
-    run(test)
+async def test_answers_and_classes_are_asked_for_only_once(controller: Controller, fake_engine: "FakeEngine") -> None:
+    paths = ["/q/wren-7.jpg", "/q/wren-8.jpg", "/q/wren-9.jpg"]
+    await controller.ask(paths)
+    fake_engine.calls.clear()
+    await controller.show(paths[1])  # its maps
+    await controller.show(paths[2])
+    await controller.ask(["/q/wren-6.jpg"])
+    assert "classes" not in fake_engine.calls
+    assert fake_engine.calls.count("query") == 3
 
 
-def test_a_query_ends_when_its_project_is_closed(run: Callable[[Test], None]) -> None:
-    async def test(controller: Controller, engine: "FakeEngine") -> None:
-        controller.arrangement.kind = "unknown"
-        engine.held["query"] = asyncio.Event()
-        asking = asyncio.create_task(controller.ask(["/q/wren-8.jpg", "/q/bad-9.jpg"]))
-        await reached(engine, "query")
-        await controller.open_folder(None, {})
-        await asyncio.wait_for(asking, 5)  # the engine does not answer yet
-        engine.held.pop("query").set()
-        await controller.add_classes({"jay": ["/photos/jay/jay-1.jpg"]})
-        assert not controller.query.answers
-        assert not controller.problems
-        assert controller.arrangement.kind == "all"
-
-    run(test)
+async def test_an_edit_while_classes_are_sent_is_sent_as_well(
+    controller: Controller, fake_engine: "FakeEngine"
+) -> None:
+    controller.session.create("jay")
+    fake_engine.held["classes"] = asyncio.Event()
+    telling = asyncio.create_task(controller.sync())
+    await reached(fake_engine, "classes", 3)
+    controller.session.create("owl")
+    fake_engine.held.pop("classes").set()
+    await asyncio.gather(telling, controller.sync())
+    assert known(fake_engine) == ["wren", "jay", "owl"]
 
 
-def test_missing_photos_belong_to_the_checked_project(run: Callable[[Test], None]) -> None:
-    async def test(controller: Controller, engine: "FakeEngine") -> None:
-        engine.away = {WRENS["wren"][0]}
-        await controller.find_missing()
-        assert controller.missing == engine.away
-        engine.held["stamp"] = asyncio.Event()
-        looking = asyncio.create_task(controller.find_missing())
-        await reached(engine, "stamp", 2)
-        await controller.open_folder(None, {})
-        engine.held.pop("stamp").set()
-        await looking
-        assert not controller.missing
-
-    run(test)
-
-
-def test_project_follows_photos_moved_before_a_cancel(run: Callable[[Test], None]) -> None:
-    async def test(controller: Controller, engine: "FakeEngine") -> None:
-        photos = [(path, "wren") for path in WRENS["wren"]]
-        await controller.ask([path for path, _ in photos])
-        engine.held["sort"] = asyncio.Event()
-        sorting = asyncio.create_task(sort(controller, "/out", photos, move=True))
-        await reached(engine, "sort")
-        sorting.cancel()
-        await asyncio.sleep(0)
-        engine.held["sort"].set()
-        with pytest.raises(asyncio.CancelledError):
-            await sorting
-        paths = ["/out/wren/wren-0.jpg", *WRENS["wren"][1:]]
-        assert len(engine.sorted) == 1
-        assert [answer["path"] for answer in controller.query.answers] == paths
-        assert [str(one.path) for one in controller.session.state.classes[0].supports] == paths
-
-    run(test)
+async def test_photos_stay_in_the_project_to_which_they_were_added(
+    controller: Controller, fake_engine: "FakeEngine"
+) -> None:
+    fake_engine.held["embed"] = asyncio.Event()
+    tasks = [
+        asyncio.create_task(controller.add(1, ["/photos/wren/wren-4.jpg"])),
+        asyncio.create_task(controller.add_classes({"jay": ["/photos/jay/jay-1.jpg", "/photos/jay/jay-2.jpg"]})),
+    ]
+    await reached(fake_engine, "embed", 3)
+    await controller.open_folder(None, {})
+    assert controller.session.create("owl") == 1
+    fake_engine.held.pop("embed").set()
+    reasons = [str(error) for error in await asyncio.gather(*tasks, return_exceptions=True)]
+    assert reasons == [
+        "another project was opened; 1 photo not added",
+        "another project was opened; 2 photos not added",
+    ]
+    assert [len(entry.supports) for entry in controller.session.state.classes] == [0]
 
 
-def test_moving_photos_is_a_separate_undo_step_and_not_an_edit(run: Callable[[Test], None]) -> None:
-    async def test(controller: Controller, engine: "FakeEngine") -> None:
-        session = controller.session
-        session.mark_saved()
-        await sort(controller, "/out", [("/q/jay-1.jpg", "wren")], move=True)
-        moves = session.state.moves
-        assert moves is not None
-        assert (moves.said, moves.photos) == ("moved 1 photo", (("/q/jay-1.jpg", "/out/wren/jay-1.jpg", False),))
-        assert session.is_saved
-        session.create("jay")
-        assert session.state.moves is moves
-        session.undo()
-        assert session.undo().moves is None
-        assert session.is_saved
-
-    run(test)
+async def test_photos_for_a_deleted_class_are_reported_with_the_class_name(
+    controller: Controller, fake_engine: "FakeEngine"
+) -> None:
+    fake_engine.held["embed"] = asyncio.Event()
+    adding = asyncio.create_task(controller.add(1, ["/photos/wren/wren-4.jpg"]))
+    await reached(fake_engine, "embed", 2)
+    controller.session.delete(1)
+    fake_engine.held.pop("embed").set()
+    with pytest.raises(FrnError, match="wren was deleted; 1 photo not added"):
+        await adding
 
 
-def test_moves_of_a_killed_program_are_finished(run: Callable[[Test], None]) -> None:
-    async def test(controller: Controller, engine: "FakeEngine") -> None:
-        engine.settled = {WRENS["wren"][0]: "/out/wren-0.jpg"}
-        said = await settle(controller)
-        assert said == "1 photo restored after an interrupted move: /photos/wren/wren-0.jpg is now /out/wren-0.jpg"
-        assert str(controller.session.state.classes[0].supports[0].path) == "/out/wren-0.jpg"
+async def test_a_query_ends_when_its_project_is_closed(controller: Controller, fake_engine: "FakeEngine") -> None:
+    controller.arrangement.kind = "unknown"
+    fake_engine.held["query"] = asyncio.Event()
+    asking = asyncio.create_task(controller.ask(["/q/wren-8.jpg", "/q/bad-9.jpg"]))
+    await reached(fake_engine, "query")
+    await controller.open_folder(None, {})
+    await asyncio.wait_for(asking, 5)  # the fake_engine does not answer yet
+    fake_engine.held.pop("query").set()
+    await controller.add_classes({"jay": ["/photos/jay/jay-1.jpg"]})
+    assert not controller.query.answers
+    assert not controller.problems
+    assert controller.arrangement.kind == "all"
 
-    run(test)
+
+async def test_missing_photos_belong_to_the_checked_project(controller: Controller, fake_engine: "FakeEngine") -> None:
+    fake_engine.away = {WRENS["wren"][0]}
+    await controller.find_missing()
+    assert controller.missing == fake_engine.away
+    fake_engine.held["stamp"] = asyncio.Event()
+    looking = asyncio.create_task(controller.find_missing())
+    await reached(fake_engine, "stamp", 2)
+    await controller.open_folder(None, {})
+    fake_engine.held.pop("stamp").set()
+    await looking
+    assert not controller.missing
 
 
-def test_removed_example_is_not_counted_as_missing(run: Callable[[Test], None]) -> None:
-    async def test(controller: Controller, engine: "FakeEngine") -> None:
-        first, second = engine.away = set(WRENS["wren"][:2])
-        await controller.find_missing()
-        controller.session.remove([first.rpartition("/")[2]])
-        await controller.sync()
-        assert controller.missing == {second}
-        controller.session.delete(1)
-        await controller.sync()
-        assert not controller.missing
+async def test_project_follows_photos_moved_before_a_cancel(controller: Controller, fake_engine: "FakeEngine") -> None:
+    photos = [(path, "wren") for path in WRENS["wren"]]
+    await controller.ask([path for path, _ in photos])
+    fake_engine.held["sort"] = asyncio.Event()
+    sorting = asyncio.create_task(sort(controller, "/out", photos, move=True))
+    await reached(fake_engine, "sort")
+    sorting.cancel()
+    await asyncio.sleep(0)
+    fake_engine.held["sort"].set()
+    with pytest.raises(asyncio.CancelledError):
+        await sorting
+    paths = ["/out/wren/wren-0.jpg", *WRENS["wren"][1:]]
+    assert len(fake_engine.sorted) == 1
+    assert [answer["path"] for answer in controller.query.answers] == paths
+    assert [str(one.path) for one in controller.session.state.classes[0].supports] == paths
 
-    run(test)
+
+async def test_moving_photos_is_a_separate_undo_step_and_not_an_edit(controller: Controller) -> None:
+    session = controller.session
+    session.mark_saved()
+    await sort(controller, "/out", [("/q/jay-1.jpg", "wren")], move=True)
+    moves = session.state.moves
+    assert moves is not None
+    assert (moves.said, moves.photos) == ("moved 1 photo", (("/q/jay-1.jpg", "/out/wren/jay-1.jpg", False),))
+    assert session.is_saved
+    session.create("jay")
+    assert session.state.moves is moves
+    session.undo()
+    assert session.undo().moves is None
+    assert session.is_saved
+
+
+async def test_moves_of_a_killed_program_are_finished(controller: Controller, fake_engine: "FakeEngine") -> None:
+    fake_engine.settled = {WRENS["wren"][0]: "/out/wren-0.jpg"}
+    said = await settle(controller)
+    assert said == "1 photo restored after an interrupted move: /photos/wren/wren-0.jpg is now /out/wren-0.jpg"
+    assert str(controller.session.state.classes[0].supports[0].path) == "/out/wren-0.jpg"
+
+
+async def test_removed_example_is_not_counted_as_missing(controller: Controller, fake_engine: "FakeEngine") -> None:
+    first, second = fake_engine.away = set(WRENS["wren"][:2])
+    await controller.find_missing()
+    controller.session.remove([first.rpartition("/")[2]])
+    await controller.sync()
+    assert controller.missing == {second}
+    controller.session.delete(1)
+    await controller.sync()
+    assert not controller.missing
 
 
 @pytest.mark.parametrize("what", ["save", "bundle"])
-def test_model_restored_by_undo_is_saved(run: Callable[[Test], None], what: str) -> None:
-    async def test(controller: Controller, engine: "FakeEngine") -> None:
-        await controller.change_model("resnet12")
-        controller.session.undo()
-        engine.calls.clear()
-        write = controller.save("/x.frn.json") if what == "save" else bundle(controller, "/x.zip")
-        await asyncio.gather(write, controller.sync())
-        assert controller.model_name == "conv4"
-        assert engine.calls.index("open_model") < engine.calls.index(what)
-
-    run(test)
+async def test_model_restored_by_undo_is_saved(controller: Controller, fake_engine: "FakeEngine", what: str) -> None:
+    await controller.change_model("resnet12")
+    controller.session.undo()
+    fake_engine.calls.clear()
+    write = controller.save("/x.frn.json") if what == "save" else bundle(controller, "/x.zip")
+    await asyncio.gather(write, controller.sync())
+    assert controller.model_name == "conv4"
+    assert fake_engine.calls.index("open_model") < fake_engine.calls.index(what)
 
 
-def test_project_is_not_saved_over_another(run: Callable[[Test], None]) -> None:
-    async def test(controller: Controller, engine: "FakeEngine") -> None:
-        engine.held["open_model"] = asyncio.Event()
-        opening = asyncio.create_task(controller.open_model("resnet12"))
-        await reached(engine, "open_model", 2)
-        saving = asyncio.create_task(controller.save("/wrens.frn.json"))
-        await asyncio.sleep(0)
-        controller.begin(controller.session.state)
-        engine.held.pop("open_model").set()
-        await opening
-        with pytest.raises(FrnError, match="another project was opened"):
-            await saving
-        assert "save" not in engine.calls
-
-    run(test)
+async def test_project_is_not_saved_over_another(controller: Controller, fake_engine: "FakeEngine") -> None:
+    fake_engine.held["open_model"] = asyncio.Event()
+    opening = asyncio.create_task(controller.open_model("resnet12"))
+    await reached(fake_engine, "open_model", 2)
+    saving = asyncio.create_task(controller.save("/wrens.frn.json"))
+    await asyncio.sleep(0)
+    controller.begin(controller.session.state)
+    fake_engine.held.pop("open_model").set()
+    await opening
+    with pytest.raises(FrnError, match="another project was opened"):
+        await saving
+    assert "save" not in fake_engine.calls
 
 
-def test_stepping_back_while_answers_are_updated_shows_new_ones(run: Callable[[Test], None]) -> None:
-    async def test(controller: Controller, engine: "FakeEngine") -> None:
-        await controller.ask([f"/q/wren-{number}.jpg" for number in range(5, 9)])
-        await controller.show("/q/wren-6.jpg")  # now maps exist for two of them
-        controller.session.set_threshold(0.6)
-        renewing = engine.held["query"] = asyncio.Event()
-        telling = asyncio.create_task(controller.sync())
-        await reached(engine, "query", 4)
-        controller.query.show("/q/wren-5.jpg")
-        renewing.set()
-        await telling
-        assert controller.query.rejected == 4
-        assert controller.query.answer is not None
-        assert "maps" in controller.query.answer
-
-    run(test)
-
-
-def test_interrupted_update_of_answers_is_repeated(
-    run: Callable[[Test], None],
+async def test_stepping_back_while_answers_are_updated_shows_new_ones(
+    controller: Controller, fake_engine: "FakeEngine"
 ) -> None:
-    async def test(controller: Controller, engine: "FakeEngine") -> None:
-        await controller.ask(["/q/wren-8.jpg", "/q/wren-9.jpg"])
-        await controller.sync()
-        controller.session.set_threshold(0.6)
-        telling = asyncio.create_task(controller.sync())
-        while controller.query.rejected == 0:  # the visible answer is updated first
-            await asyncio.sleep(0)
-        await cancelled(telling)
-        await controller.sync()
-        assert controller.query.rejected == 2
-
-    run(test)
-
-
-def test_an_edit_that_changes_nothing_is_not_recorded(drive: "Drive", fake_engine: "FakeEngine") -> None:
-    async def scenario(driver: "Driver") -> None:
-        jobs = driver.app.context.jobs
-        await driver.keys("A")
-        await driver.type("mine")
-        told = fake_engine.calls.count("classes")
-        await driver.keys("0")
-        assert jobs._message.startswith("calibrated threshold: rejects")  # pressing u would undo the class
-        assert fake_engine.calls.count("classes") == told
-        await driver.keys("plus", "0")
-        assert jobs._message == "calibrated threshold: rejects about 5% of your photos   u: undo"
-        assert fake_engine.calls.count("classes") == told + 2
-
-    drive(scenario)
+    await controller.ask([f"/q/wren-{number}.jpg" for number in range(5, 9)])
+    await controller.show("/q/wren-6.jpg")  # now maps exist for two of them
+    controller.session.set_threshold(0.6)
+    renewing = fake_engine.held["query"] = asyncio.Event()
+    telling = asyncio.create_task(controller.sync())
+    await reached(fake_engine, "query", 4)
+    controller.query.show("/q/wren-5.jpg")
+    renewing.set()
+    await telling
+    assert controller.query.rejected == 4
+    assert controller.query.answer is not None
+    assert "maps" in controller.query.answer
 
 
-def test_a_request_soon_after_a_cancel_is_not_cancelled(drive: "Drive", fake_engine: "FakeEngine") -> None:
-    async def scenario(driver: "Driver") -> None:
-        driver.app.workspace.ask(["/queries"])
-        await driver.idle()
-        fake_engine.held["query"] = asyncio.Event()
-        await driver.pilot.press("full_stop", "full_stop", "full_stop")
-        fake_engine.held.pop("query").set()
-        await driver.idle()
-        assert "Cancelled" not in driver.app.context.jobs._message
+async def test_interrupted_update_of_answers_is_repeated(controller: Controller) -> None:
+    await controller.ask(["/q/wren-8.jpg", "/q/wren-9.jpg"])
+    await controller.sync()
+    controller.session.set_threshold(0.6)
+    telling = asyncio.create_task(controller.sync())
+    while controller.query.rejected == 0:  # the visible answer is updated first
+        await asyncio.sleep(0)
+    await cancelled(telling)
+    await controller.sync()
+    assert controller.query.rejected == 2
 
-    drive(scenario)
+
+async def test_an_edit_that_changes_nothing_is_not_recorded(driver: "Driver", fake_engine: "FakeEngine") -> None:
+    jobs = driver.app.context.jobs
+    await driver.keys("A")
+    await driver.type("mine")
+    told = fake_engine.calls.count("classes")
+    await driver.keys("0")
+    assert jobs._message.startswith("calibrated threshold: rejects")  # pressing u would undo the class
+    assert fake_engine.calls.count("classes") == told
+    await driver.keys("plus", "0")
+    assert jobs._message == "calibrated threshold: rejects about 5% of your photos   u: undo"
+    assert fake_engine.calls.count("classes") == told + 2
 
 
-def test_answering_none_of_these_never_lowers_the_threshold(drive: "Drive") -> None:
-    async def scenario(driver: "Driver") -> None:
-        controller = driver.app.controller
-        await driver.app.workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
-        controller.session.set_threshold(0.5)
-        controller.threshold = 0.1  # the most recently sent value
-        await driver.keys("x")
-        assert controller.session.state.threshold == 0.5
+async def test_a_request_soon_after_a_cancel_is_not_cancelled(driver: "Driver", fake_engine: "FakeEngine") -> None:
+    driver.app.workspace.ask(["/queries"])
+    await driver.idle()
+    fake_engine.held["query"] = asyncio.Event()
+    await driver.pilot.press("full_stop", "full_stop", "full_stop")
+    fake_engine.held.pop("query").set()
+    await driver.idle()
+    assert "Cancelled" not in driver.app.context.jobs._message
 
-    drive(scenario)
+
+async def test_answering_none_of_these_never_lowers_the_threshold(driver: "Driver") -> None:
+    controller = driver.app.controller
+    await driver.app.workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
+    controller.session.set_threshold(0.5)
+    controller.threshold = 0.1  # the most recently sent value
+    await driver.keys("x")
+    assert controller.session.state.threshold == 0.5
 
 
 @pytest.mark.parametrize("key", ["ctrl+q", "ctrl+n"])
-def test_quitting_asks_for_confirmation_while_photos_are_being_added(
-    drive: "Drive", fake_engine: "FakeEngine", key: str
+async def test_quitting_asks_for_confirmation_while_photos_are_being_added(
+    driver: "Driver", fake_engine: "FakeEngine", key: str
 ) -> None:
-    async def scenario(driver: "Driver") -> None:
-        app = driver.app
-        fake_engine.held["embed"] = asyncio.Event()
-        app.workspace.classes_pane.add(["/queries/owl-10.jpg"])
-        await driver.until(lambda: app.controller.adding)
-        await driver.pilot.press(key)
-        await driver.until(lambda: isinstance(app.screen, Choose))
-        assert "still being added" in app.screen.dialog_title  # type: ignore[attr-defined]
-        await driver.pilot.press("escape")
-        fake_engine.held.pop("embed").set()
-        await driver.idle()
-        assert not app._exit
-        assert driver.counts == {"jay": 7, "owl": 4, "wren": 5}
-
-    drive(scenario)
+    app = driver.app
+    fake_engine.held["embed"] = asyncio.Event()
+    app.workspace.classes_pane.add(["/queries/owl-10.jpg"])
+    await driver.until(lambda: app.controller.adding)
+    await driver.pilot.press(key)
+    await driver.until(lambda: isinstance(app.screen, Choose))
+    assert "still being added" in app.screen.dialog_title  # type: ignore[attr-defined]
+    await driver.pilot.press("escape")
+    fake_engine.held.pop("embed").set()
+    await driver.idle()
+    assert not app._exit
+    assert driver.counts == {"jay": 7, "owl": 4, "wren": 5}

@@ -12,19 +12,16 @@ if TYPE_CHECKING:
     from tests.tui.fake_engine import FakeEngine
 
 
-def test_progress_of_a_job_stays_while_an_edit_ends(drive: "Drive") -> None:
-    async def scenario(driver: "Driver") -> None:
-        context, ended = driver.app.context, asyncio.Event()
-        context.start(ended.wait)
-        context.progress("Opening 3 classes", 2, 9)
-        context.edit(lambda session: session.create("wren"))
-        await driver.until(lambda: not any(worker.group == "edit" for worker in driver.app.workspace.workers))
-        assert "2/9" in str(context.jobs.render())
-        ended.set()
-        await driver.idle()
-        assert "2/9" not in str(context.jobs.render())
-
-    drive(scenario)
+async def test_progress_of_a_job_stays_while_an_edit_ends(driver: "Driver") -> None:
+    context, ended = driver.app.context, asyncio.Event()
+    context.start(ended.wait)
+    context.progress("Opening 3 classes", 2, 9)
+    context.edit(lambda session: session.create("wren"))
+    await driver.until(lambda: not any(worker.group == "edit" for worker in driver.app.workspace.workers))
+    assert "2/9" in str(context.jobs.render())
+    ended.set()
+    await driver.idle()
+    assert "2/9" not in str(context.jobs.render())
 
 
 def test_new_photos_in_a_watched_folder_are_classified(
@@ -84,24 +81,21 @@ def test_new_photos_in_a_watched_folder_are_classified(
     drive(scenario)
 
 
-def test_remaining_time_ignores_a_cancelled_job(drive: "Drive", monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario(driver: "Driver") -> None:
-        context = driver.app.context
-        told: list[float] = []
-        clock = iter((1000.0, 5000.0))
-        monkeypatch.setattr("frn_tui.panes.context.time", SimpleNamespace(monotonic=lambda: next(clock)))
-        monkeypatch.setattr(context.jobs, "show", lambda what, done, total, left: told.append(left))
+async def test_remaining_time_ignores_a_cancelled_job(driver: "Driver", monkeypatch: pytest.MonkeyPatch) -> None:
+    context = driver.app.context
+    told: list[float] = []
+    clock = iter((1000.0, 5000.0))
+    monkeypatch.setattr("frn_tui.panes.context.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(context.jobs, "show", lambda what, done, total, left: told.append(left))
 
-        async def work() -> None:
-            context.progress("Classifying", 4, 8)
-            await asyncio.sleep(60)
+    async def work() -> None:
+        context.progress("Classifying", 4, 8)
+        await asyncio.sleep(60)
 
-        for count in (1, 2):
-            worker = context.start(work)
-            await driver.pilot.pause()
-            assert len(told) == count
-            worker.cancel()
-            await driver.idle()
-        assert told == [0, 0]
-
-    drive(scenario)
+    for count in (1, 2):
+        worker = context.start(work)
+        await driver.pilot.pause()
+        assert len(told) == count
+        worker.cancel()
+        await driver.idle()
+    assert told == [0, 0]

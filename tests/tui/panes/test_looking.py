@@ -17,137 +17,116 @@ Lines = Callable[[Any], list[str]]
 CROPPED = "/queries/owl-10.jpg#xywh=225,112,100,76"
 
 
-def test_example_is_enlarged_and_the_next_one_shown(drive: "Drive", lines: Lines) -> None:
-    async def scenario(driver: "Driver") -> None:
-        workspace = driver.app.workspace
-        workspace.focus_pane("photos")
-        await driver.keys("z")
-        closeup = driver.app.screen
-        assert isinstance(closeup, Closeup)
-        assert closeup.preview.size.area > 0.9 * 140 * 40
-        await driver.keys("right", "z", "z", "right")  # when zoomed in, the arrow moves the photo
-        assert (closeup.at, closeup.preview.zoom) == (1, 4.0)
-        assert closeup.preview.centre[0] > 0.5
-        assert "2/6  jay-1.jpg" in lines(driver.app)[-1]
-        await driver.keys("Z", "Z", "right", "escape")
-        assert driver.app.screen is workspace
-        assert workspace.photos_pane.gallery.cursor == 2
-
-    drive(scenario)
+async def test_example_is_enlarged_and_the_next_one_shown(driver: "Driver", lines: Lines) -> None:
+    workspace = driver.app.workspace
+    workspace.focus_pane("photos")
+    await driver.keys("z")
+    closeup = driver.app.screen
+    assert isinstance(closeup, Closeup)
+    assert closeup.preview.size.area > 0.9 * 140 * 40
+    await driver.keys("right", "z", "z", "right")  # when zoomed in, the arrow moves the photo
+    assert (closeup.at, closeup.preview.zoom) == (1, 4.0)
+    assert closeup.preview.centre[0] > 0.5
+    assert "2/6  jay-1.jpg" in lines(driver.app)[-1]
+    await driver.keys("Z", "Z", "right", "escape")
+    assert driver.app.screen is workspace
+    assert workspace.photos_pane.gallery.cursor == 2
 
 
-def test_query_photo_can_be_enlarged(drive: "Drive") -> None:
-    async def scenario(driver: "Driver") -> None:
-        workspace = driver.app.workspace
-        preview = workspace.query_pane.picture.preview
-        workspace.ask(["/queries/owl-10.jpg"])
-        await driver.idle()
-        before = preview.size.area
-        await driver.keys("z")
-        assert preview.size.area > 2 * before
-        await driver.keys("z", "z", "Z", "left")
-        assert preview.zoom == 2.0
-        assert preview.centre[0] < 0.5
-        await driver.keys("Z", "Z")
-        assert (preview.zoom, workspace.has_class("-zoomed")) == (1.0, False)
-        await driver.keys("z", "z", "escape")
-        assert (preview.zoom, workspace.has_class("-zoomed")) == (1.0, False)
-
-    drive(scenario)
+async def test_query_photo_can_be_enlarged(driver: "Driver") -> None:
+    workspace = driver.app.workspace
+    preview = workspace.query_pane.picture.preview
+    workspace.ask(["/queries/owl-10.jpg"])
+    await driver.idle()
+    before = preview.size.area
+    await driver.keys("z")
+    assert preview.size.area > 2 * before
+    await driver.keys("z", "z", "Z", "left")
+    assert preview.zoom == 2.0
+    assert preview.centre[0] < 0.5
+    await driver.keys("Z", "Z")
+    assert (preview.zoom, workspace.has_class("-zoomed")) == (1.0, False)
+    await driver.keys("z", "z", "escape")
+    assert (preview.zoom, workspace.has_class("-zoomed")) == (1.0, False)
 
 
-def test_query_photo_is_cropped_to_the_visible_part_and_back(drive: "Drive") -> None:
-    async def scenario(driver: "Driver") -> None:
-        workspace, query = driver.app.workspace, driver.app.workspace.query_pane.controller.query
-        workspace.ask(["/queries/owl-10.jpg"])
-        await driver.idle()
-        await driver.keys("B")  # the whole photo is in view
-        assert query.answer is not None
-        assert query.answer["path"] == "/queries/owl-10.jpg"
-        await driver.keys("z", "z", "z", "right", "right", "right", "B")
-        await driver.idle()
-        assert [answer["path"] for answer in query.answers] == [CROPPED]
-        assert workspace.query_pane.picture.preview.zoom == 1.0
-        await driver.keys("B")
-        await driver.idle()
-        assert [answer["path"] for answer in query.answers] == ["/queries/owl-10.jpg"]
-
-    drive(scenario)
+async def test_query_photo_is_cropped_to_the_visible_part_and_back(driver: "Driver") -> None:
+    workspace, query = driver.app.workspace, driver.app.workspace.query_pane.controller.query
+    workspace.ask(["/queries/owl-10.jpg"])
+    await driver.idle()
+    await driver.keys("B")  # the whole photo is in view
+    assert query.answer is not None
+    assert query.answer["path"] == "/queries/owl-10.jpg"
+    await driver.keys("z", "z", "z", "right", "right", "right", "B")
+    await driver.idle()
+    assert [answer["path"] for answer in query.answers] == [CROPPED]
+    assert workspace.query_pane.picture.preview.zoom == 1.0
+    await driver.keys("B")
+    await driver.idle()
+    assert [answer["path"] for answer in query.answers] == ["/queries/owl-10.jpg"]
 
 
-def test_box_drawn_with_the_mouse_crops_the_photo(drive: "Drive", lines: Lines) -> None:
-    async def scenario(driver: "Driver") -> None:
-        workspace, query = driver.app.workspace, driver.app.workspace.query_pane.controller.query
-        preview = workspace.query_pane.picture.preview
-        workspace.ask(["/queries/owl-10.jpg"])
-        await driver.idle()
-        assert preview.picture is not None
-        picture = preview.picture
-        left, top = (preview.size.width - picture.columns) // 2, (preview.size.height - picture.rows) // 2
-        await driver.pilot.mouse_down(preview, (left + 8, top + 2))
-        await driver.pilot.mouse_up(preview, (left + 8, top + 2))  # a click
-        await driver.idle()
-        assert query.answer is not None
-        assert query.answer["path"] == "/queries/owl-10.jpg"
-        await driver.pilot.mouse_down(preview, (left + 8, top + 2))
-        await driver.pilot.hover(preview, (left + 2, top + 5))
-        assert [line for line in lines(driver.app) if "+─────+" in line]
-        await driver.pilot.mouse_up(preview, (left + 2, top + 5))
-        await driver.idle()
-        across, down = picture.photo[0] / picture.columns, picture.photo[1] / picture.rows
-        edges = [round(edge) for edge in (2 * across, 2 * down, 9 * across, 6 * down)]
-        box = f"{edges[0]},{edges[1]},{edges[2] - edges[0]},{edges[3] - edges[1]}"
-        assert [answer["path"] for answer in query.answers] == [f"/queries/owl-10.jpg#xywh={box}"]
-        await driver.keys("B")
-        await driver.idle()
-        assert [answer["path"] for answer in query.answers] == ["/queries/owl-10.jpg"]
-
-    drive(scenario)
+async def test_box_drawn_with_the_mouse_crops_the_photo(driver: "Driver", lines: Lines) -> None:
+    workspace, query = driver.app.workspace, driver.app.workspace.query_pane.controller.query
+    preview = workspace.query_pane.picture.preview
+    workspace.ask(["/queries/owl-10.jpg"])
+    await driver.idle()
+    assert preview.picture is not None
+    picture = preview.picture
+    left, top = (preview.size.width - picture.columns) // 2, (preview.size.height - picture.rows) // 2
+    await driver.pilot.mouse_down(preview, (left + 8, top + 2))
+    await driver.pilot.mouse_up(preview, (left + 8, top + 2))  # a click
+    await driver.idle()
+    assert query.answer is not None
+    assert query.answer["path"] == "/queries/owl-10.jpg"
+    await driver.pilot.mouse_down(preview, (left + 8, top + 2))
+    await driver.pilot.hover(preview, (left + 2, top + 5))
+    assert [line for line in lines(driver.app) if "+─────+" in line]
+    await driver.pilot.mouse_up(preview, (left + 2, top + 5))
+    await driver.idle()
+    across, down = picture.photo[0] / picture.columns, picture.photo[1] / picture.rows
+    edges = [round(edge) for edge in (2 * across, 2 * down, 9 * across, 6 * down)]
+    box = f"{edges[0]},{edges[1]},{edges[2] - edges[0]},{edges[3] - edges[1]}"
+    assert [answer["path"] for answer in query.answers] == [f"/queries/owl-10.jpg#xywh={box}"]
+    await driver.keys("B")
+    await driver.idle()
+    assert [answer["path"] for answer in query.answers] == ["/queries/owl-10.jpg"]
 
 
-def test_example_is_cropped_to_the_visible_part_in_one_step(drive: "Drive") -> None:
-    async def scenario(driver: "Driver") -> None:
-        workspace = driver.app.workspace
-        workspace.focus_pane("photos")
-        first = workspace.photos_pane.gallery.paths[0]
-        await driver.keys("z", "z", "z", "B")
-        await driver.idle()
-        assert driver.app.screen is workspace
-        cropped, *rest = workspace.photos_pane.gallery.paths
-        assert cropped.startswith(f"{first}#xywh=")
-        assert not [path for path in rest if "#" in path]
-        await driver.keys("u")
-        await driver.idle()
-        assert workspace.photos_pane.gallery.paths[0] == first
-
-    drive(scenario)
+async def test_example_is_cropped_to_the_visible_part_in_one_step(driver: "Driver") -> None:
+    workspace = driver.app.workspace
+    workspace.focus_pane("photos")
+    first = workspace.photos_pane.gallery.paths[0]
+    await driver.keys("z", "z", "z", "B")
+    await driver.idle()
+    assert driver.app.screen is workspace
+    cropped, *rest = workspace.photos_pane.gallery.paths
+    assert cropped.startswith(f"{first}#xywh=")
+    assert not [path for path in rest if "#" in path]
+    await driver.keys("u")
+    await driver.idle()
+    assert workspace.photos_pane.gallery.paths[0] == first
 
 
-def test_query_pane_is_widened_by_key(drive: "Drive") -> None:
-    async def scenario(driver: "Driver") -> None:
-        workspace = driver.app.workspace
-        query, photos = workspace.query_pane, workspace.photos_pane
-        assert abs(query.size.width - photos.size.width) <= 2
-        await driver.keys("tab", "right_parenthesis", "right_parenthesis")
-        assert query.size.width > 1.4 * photos.size.width
-        for _ in range(20):
-            await driver.pilot.press("left_parenthesis")
-        await driver.idle()
-        assert 15 <= query.size.width < photos.size.width
-
-    drive(scenario)
+async def test_query_pane_is_widened_by_key(driver: "Driver") -> None:
+    workspace = driver.app.workspace
+    query, photos = workspace.query_pane, workspace.photos_pane
+    assert abs(query.size.width - photos.size.width) <= 2
+    await driver.keys("tab", "right_parenthesis", "right_parenthesis")
+    assert query.size.width > 1.4 * photos.size.width
+    for _ in range(20):
+        await driver.pilot.press("left_parenthesis")
+    await driver.idle()
+    assert 15 <= query.size.width < photos.size.width
 
 
-def test_tiles_grow_and_shrink_by_key(drive: "Drive") -> None:
-    async def scenario(driver: "Driver") -> None:
-        gallery = driver.app.workspace.photos_pane.gallery
-        columns = gallery._grid.columns
-        await driver.keys("left_curly_bracket", "left_curly_bracket")
-        assert gallery._grid.columns == columns + 2
-        await driver.keys(*["right_curly_bracket"] * 9)
-        assert gallery._grid.columns == 1
-
-    drive(scenario)
+async def test_tiles_grow_and_shrink_by_key(driver: "Driver") -> None:
+    gallery = driver.app.workspace.photos_pane.gallery
+    columns = gallery._grid.columns
+    await driver.keys("left_curly_bracket", "left_curly_bracket")
+    assert gallery._grid.columns == columns + 2
+    await driver.keys(*["right_curly_bracket"] * 9)
+    assert gallery._grid.columns == 1
 
 
 @pytest.mark.parametrize("count", [1, 2, 6, 40, 10_000])
@@ -162,46 +141,41 @@ def test_tiles_are_as_large_as_possible(count: int, room: tuple[int, int]) -> No
         assert grid.columns == max((room[0] + 1) // 17, 1)
 
 
-def test_map_is_beside_the_photo_if_it_fits_and_otherwise_over_it(drive: "Drive", lines: Lines) -> None:
-    async def scenario(driver: "Driver") -> None:
-        workspace = driver.app.workspace
-        picture = workspace.query_pane.picture
-        workspace.ask(["/queries/owl-10.jpg"])
-        await driver.idle()
-        assert not picture.map.size.area
-        text = "\n".join(lines(driver.app))
-        assert "frame: the part that the network sees" in text
-        assert "H: error map of ‹ owl ›" in text
-        picture.preview.focus()
-        await driver.idle()
-        await driver.keys("H")
-        assert "clear: explained" in "\n".join(lines(driver.app))
-        await driver.keys("H")
-        assert "dark: explained" in "\n".join(lines(driver.app))
-        await driver.keys("H")
-        await driver.pilot.resize_terminal(200, 60)
-        await driver.idle()
-        assert picture.look == LOOKS[0]
-        assert picture.map.size.area > 0.9 * picture.preview.size.area
-        assert "error map of ‹ owl ›" in "\n".join(lines(driver.app))
-        assert picture.map.picture is not None
-
-    drive(scenario)
+async def test_map_is_beside_the_photo_if_it_fits_and_otherwise_over_it(driver: "Driver", lines: Lines) -> None:
+    workspace = driver.app.workspace
+    picture = workspace.query_pane.picture
+    workspace.ask(["/queries/owl-10.jpg"])
+    await driver.idle()
+    assert not picture.map.size.area
+    text = "\n".join(lines(driver.app))
+    assert "frame: the part that the network sees" in text
+    assert "H: error map of ‹ owl ›" in text
+    picture.preview.focus()
+    await driver.idle()
+    await driver.keys("H")
+    assert "clear: explained" in "\n".join(lines(driver.app))
+    await driver.keys("H")
+    assert "dark: explained" in "\n".join(lines(driver.app))
+    await driver.keys("H")
+    await driver.pilot.resize_terminal(200, 60)
+    await driver.idle()
+    assert picture.look == LOOKS[0]
+    assert picture.map.size.area > 0.9 * picture.preview.size.area
+    assert "error map of ‹ owl ›" in "\n".join(lines(driver.app))
+    assert picture.map.picture is not None
 
 
-def test_an_80_column_terminal_shows_one_pane_at_a_time(drive: "Drive") -> None:
-    async def scenario(driver: "Driver") -> None:
-        workspace = driver.app.workspace
-        panes = [workspace.query_pane, workspace.classes_pane, workspace.photos_pane]
-        for pane in (*panes, panes[0]):
-            assert [other.size.width > 70 for other in panes] == [other is pane for other in panes]
-            assert pane.has_focus_within
-            await driver.keys("tab")
-        workspace.ask(["/queries/owl-10.jpg"])
-        await driver.idle()
-        assert workspace.query_pane.picture.preview.size.area > 0.33 * 80 * 24
-
-    drive(scenario, size=(80, 24))
+@pytest.mark.app(size=(80, 24))
+async def test_an_80_column_terminal_shows_one_pane_at_a_time(driver: "Driver") -> None:
+    workspace = driver.app.workspace
+    panes = [workspace.query_pane, workspace.classes_pane, workspace.photos_pane]
+    for pane in (*panes, panes[0]):
+        assert [other.size.width > 70 for other in panes] == [other is pane for other in panes]
+        assert pane.has_focus_within
+        await driver.keys("tab")
+    workspace.ask(["/queries/owl-10.jpg"])
+    await driver.idle()
+    assert workspace.query_pane.picture.preview.size.area > 0.33 * 80 * 24
 
 
 def test_model_without_error_maps_shows_the_photo_and_says_why(

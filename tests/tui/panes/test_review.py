@@ -84,150 +84,128 @@ def test_class_may_have_the_same_name_as_a_filter() -> None:
     assert summary(items).endswith("0 unknown")
 
 
-def test_classifying_again_adds_new_answers_and_updates_old_ones_in_place(drive: Drive) -> None:
-    async def scenario(driver: Driver) -> None:
-        query, workspace = driver.app.controller.query, driver.app.workspace
-        for paths in (["/queries/jay-10.jpg"], ["/queries/owl-10.jpg"], ["/queries"], ["/queries/jay-10.jpg"]):
-            workspace.ask(paths)
-            await driver.idle()
-        order = ["jay-10.jpg", "owl-10.jpg", "bad-2.jpg", "owl-11.jpg", "swan-1.jpg", "wren-10.jpg"]
-        assert [answer["path"].rpartition("/")[2] for answer in query.answers] == order
-        assert query.at == 0
-
-    drive(scenario)
+async def test_classifying_again_adds_new_answers_and_updates_old_ones_in_place(driver: Driver) -> None:
+    query, workspace = driver.app.controller.query, driver.app.workspace
+    for paths in (["/queries/jay-10.jpg"], ["/queries/owl-10.jpg"], ["/queries"], ["/queries/jay-10.jpg"]):
+        workspace.ask(paths)
+        await driver.idle()
+    order = ["jay-10.jpg", "owl-10.jpg", "bad-2.jpg", "owl-11.jpg", "swan-1.jpg", "wren-10.jpg"]
+    assert [answer["path"].rpartition("/")[2] for answer in query.answers] == order
+    assert query.at == 0
 
 
-def test_keys_follow_the_review_order_even_after_the_review_is_closed(drive: Drive) -> None:
-    async def scenario(driver: Driver) -> None:
-        review = await opened(driver)
-        assert names(review) == FILES
-        await driver.keys("s", "s")  # least explained first
-        assert names(review)[:2] == ["bad-2.jpg", "swan-1.jpg"]
-        await driver.keys("l", "enter")
-        assert shown(driver) == "/queries/swan-1.jpg"
-        await driver.keys("full_stop")
-        assert shown(driver) == "/queries/jay-10.jpg"
-        await driver.keys("comma", "comma")
-        assert shown(driver) == "/queries/bad-2.jpg"
-        await driver.keys("escape", "escape", "L")
-        assert names(driver.app.screen)[:2] == ["bad-2.jpg", "swan-1.jpg"]  # type: ignore[arg-type]
-
-    drive(scenario)
+async def test_keys_follow_the_review_order_even_after_the_review_is_closed(driver: Driver) -> None:
+    review = await opened(driver)
+    assert names(review) == FILES
+    await driver.keys("s", "s")  # least explained first
+    assert names(review)[:2] == ["bad-2.jpg", "swan-1.jpg"]
+    await driver.keys("l", "enter")
+    assert shown(driver) == "/queries/swan-1.jpg"
+    await driver.keys("full_stop")
+    assert shown(driver) == "/queries/jay-10.jpg"
+    await driver.keys("comma", "comma")
+    assert shown(driver) == "/queries/bad-2.jpg"
+    await driver.keys("escape", "escape", "L")
+    assert names(driver.app.screen)[:2] == ["bad-2.jpg", "swan-1.jpg"]  # type: ignore[arg-type]
 
 
-def test_escape_shows_all_answers_before_it_closes_the_review(drive: Drive) -> None:
-    async def scenario(driver: Driver) -> None:
-        review = await opened(driver)
-        await driver.keys("slash", *"jay", "enter")
-        assert len(names(review)) < len(FILES)
-        await driver.keys("escape")
-        assert names(review) == FILES
-        assert driver.app.screen is review
-        await driver.keys("escape")
-        assert driver.app.screen is not review
-
-    drive(scenario)
+async def test_escape_shows_all_answers_before_it_closes_the_review(driver: Driver) -> None:
+    review = await opened(driver)
+    await driver.keys("slash", *"jay", "enter")
+    assert len(names(review)) < len(FILES)
+    await driver.keys("escape")
+    assert names(review) == FILES
+    assert driver.app.screen is review
+    await driver.keys("escape")
+    assert driver.app.screen is not review
 
 
-def test_keys_of_the_workspace_say_where_they_work(drive: Drive) -> None:
-    async def scenario(driver: Driver) -> None:
-        await driver.keys("D")
-        assert said(driver) == "show or hide the histogram of explained shares: only in the review   L: go there"
-        review = await opened(driver)
-        for key, meaning in (("tab", "next pane"), ("B", "crop the photo"), ("(", "narrow the query pane")):
-            await driver.keys(key)
-            assert said(driver).startswith(meaning)
-            assert said(driver).endswith(": only in the workspace   esc: go there")
-        await driver.keys("L")
-        assert driver.app.screen is not review
-
-    drive(scenario)
+async def test_keys_of_the_workspace_say_where_they_work(driver: Driver) -> None:
+    await driver.keys("D")
+    assert said(driver) == "show or hide the histogram of explained shares: only in the review   L: go there"
+    review = await opened(driver)
+    for key, meaning in (("tab", "next pane"), ("B", "crop the photo"), ("(", "narrow the query pane")):
+        await driver.keys(key)
+        assert said(driver).startswith(meaning)
+        assert said(driver).endswith(": only in the workspace   esc: go there")
+    await driver.keys("L")
+    assert driver.app.screen is not review
 
 
-def test_sorting_again_moves_and_undoes_only_photos_in_the_wrong_folder(drive: Drive, fake_engine: FakeEngine) -> None:
-    async def scenario(driver: Driver) -> None:
-        await opened(driver)
+async def test_sorting_again_moves_and_undoes_only_photos_in_the_wrong_folder(
+    driver: Driver, fake_engine: FakeEngine
+) -> None:
+    await opened(driver)
 
-        async def move() -> None:
-            await driver.keys("e")
-            await driver.type("move into")
-            await driver.until(lambda: isinstance(driver.app.screen, AskText))
-            await driver.type("/out")
+    async def move() -> None:
+        await driver.keys("e")
+        await driver.type("move into")
+        await driver.until(lambda: isinstance(driver.app.screen, AskText))
+        await driver.type("/out")
 
-        await move()
-        steps = driver.app.controller.session.state
-        await move()
-        assert driver.app.controller.session.state.moves is steps.moves  # no further step
-        await driver.keys("u")
-        assert said(driver).startswith("undone: moved 5 photos")
-        assert len(fake_engine.moved) == 5
-
-    drive(scenario)
-
-
-def test_a_label_counts_in_the_filter_although_the_answer_is_unknown(drive: Drive) -> None:
-    async def scenario(driver: Driver) -> None:
-        await opened(driver)
-        await driver.keys("l", "l", "l", "l", "1", "f")  # the swan becomes a jay
-        assert isinstance(driver.app.screen, Choose)
-        assert "answer jay  2" in driver.app.screen.options
-        assert "answer owl  2" in driver.app.screen.options
-
-    drive(scenario)
+    await move()
+    steps = driver.app.controller.session.state
+    await move()
+    assert driver.app.controller.session.state.moves is steps.moves  # no further step
+    await driver.keys("u")
+    assert said(driver).startswith("undone: moved 5 photos")
+    assert len(fake_engine.moved) == 5
 
 
-def test_many_photos_are_labelled_and_undone_in_one_step(drive: Drive, lines: Lines) -> None:
-    async def scenario(driver: Driver) -> None:
-        review = await opened(driver)
-        await driver.keys("l", "space", "space", "space", "1")  # jay-10, owl-10, owl-11
-        assert driver.counts == {"jay": 9, "owl": 4, "wren": 5}
-        assert review.gallery.selection == []
-        assert "3 labelled" in "\n".join(lines(driver.app))
-        await driver.keys("u")
-        assert driver.counts == {"jay": 6, "owl": 4, "wren": 5}
-        await driver.keys("ctrl+a", "y")
-        assert driver.counts == {
-            "jay": 8,
-            "owl": 6,
-            "wren": 6,
-        }  # the swan looks like a jay; the broken photo is omitted
-        await driver.keys("u", "home", "l", "m")
-        await driver.type("wren")
-        assert driver.counts["wren"] == 6
-        assert review.gallery.cursor == 2  # the next photo is shown
-        await driver.keys("h", "2")
-        assert driver.counts == {"jay": 6, "owl": 5, "wren": 5}  # the photo is in only one class
-
-    drive(scenario)
+async def test_a_label_counts_in_the_filter_although_the_answer_is_unknown(driver: Driver) -> None:
+    await opened(driver)
+    await driver.keys("l", "l", "l", "l", "1", "f")  # the swan becomes a jay
+    assert isinstance(driver.app.screen, Choose)
+    assert "answer jay  2" in driver.app.screen.options
+    assert "answer owl  2" in driver.app.screen.options
 
 
-def test_filter_and_search_limit_the_visible_photos(drive: Drive, lines: Lines) -> None:
-    async def scenario(driver: Driver) -> None:
-        review = await opened(driver)
-        await driver.keys("f")
-        await driver.type("unknown")
-        assert names(review) == ["swan-1.jpg"]
-        await driver.keys("f")
-        await driver.type("all")
-        await driver.keys("f")
-        await driver.type("answer owl")
-        assert names(review) == ["owl-10.jpg", "owl-11.jpg"]
-        await driver.keys("f", "enter", "slash")
-        await driver.type("10")
-        assert names(review) == ["jay-10.jpg", "owl-10.jpg", "wren-10.jpg"]
-        await driver.keys("d")
-        assert names(review) == ["owl-10.jpg", "wren-10.jpg"]
-        assert len(review.items) == 5
-        await driver.keys("slash")
-        await driver.type("eagle")
-        told = "no answers match: original order · only eagle"
-        assert told in lines(driver.app)[1]
-        await driver.keys("escape", "escape", "slash")
-        await driver.type("eagle")
-        await driver.keys("full_stop")
-        assert told in said(driver)
+async def test_many_photos_are_labelled_and_undone_in_one_step(driver: Driver, lines: Lines) -> None:
+    review = await opened(driver)
+    await driver.keys("l", "space", "space", "space", "1")  # jay-10, owl-10, owl-11
+    assert driver.counts == {"jay": 9, "owl": 4, "wren": 5}
+    assert review.gallery.selection == []
+    assert "3 labelled" in "\n".join(lines(driver.app))
+    await driver.keys("u")
+    assert driver.counts == {"jay": 6, "owl": 4, "wren": 5}
+    await driver.keys("ctrl+a", "y")
+    assert driver.counts == {
+        "jay": 8,
+        "owl": 6,
+        "wren": 6,
+    }  # the swan looks like a jay; the broken photo is omitted
+    await driver.keys("u", "home", "l", "m")
+    await driver.type("wren")
+    assert driver.counts["wren"] == 6
+    assert review.gallery.cursor == 2  # the next photo is shown
+    await driver.keys("h", "2")
+    assert driver.counts == {"jay": 6, "owl": 5, "wren": 5}  # the photo is in only one class
 
-    drive(scenario)
+
+async def test_filter_and_search_limit_the_visible_photos(driver: Driver, lines: Lines) -> None:
+    review = await opened(driver)
+    await driver.keys("f")
+    await driver.type("unknown")
+    assert names(review) == ["swan-1.jpg"]
+    await driver.keys("f")
+    await driver.type("all")
+    await driver.keys("f")
+    await driver.type("answer owl")
+    assert names(review) == ["owl-10.jpg", "owl-11.jpg"]
+    await driver.keys("f", "enter", "slash")
+    await driver.type("10")
+    assert names(review) == ["jay-10.jpg", "owl-10.jpg", "wren-10.jpg"]
+    await driver.keys("d")
+    assert names(review) == ["owl-10.jpg", "wren-10.jpg"]
+    assert len(review.items) == 5
+    await driver.keys("slash")
+    await driver.type("eagle")
+    told = "no answers match: original order · only eagle"
+    assert told in lines(driver.app)[1]
+    await driver.keys("escape", "escape", "slash")
+    await driver.type("eagle")
+    await driver.keys("full_stop")
+    assert told in said(driver)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (140, 40)])
@@ -258,36 +236,31 @@ def test_threshold_is_set_by_key_number_and_mouse(drive: Drive, lines: Lines, si
     drive(scenario, size=size)
 
 
-def test_photos_are_copied_into_folders_unless_a_move_is_requested(drive: Drive, fake_engine: FakeEngine) -> None:
-    async def scenario(driver: Driver) -> None:
-        await opened(driver)
-        await driver.keys("l", "2")  # label the jay as an owl
-        for option, moved in (("copy into", False), ("move into", True)):
-            fake_engine.sorted.clear()
-            await driver.keys("e")
-            await driver.type(option)
-            await driver.until(lambda: isinstance(driver.app.screen, AskText))
-            await driver.type("/out")
-            assert fake_engine.sorted[0] == ("/queries/jay-10.jpg", "/out/owl", moved)
-            assert fake_engine.sorted[3] == ("/queries/swan-1.jpg", "/out/unknown", moved)
-        assert driver.app.controller.query.answers[1]["path"] == "/out/owl/jay-10.jpg"
-        owls = driver.app.controller.session.state.named("owl")
-        assert owls is not None
-        assert str(owls.supports[-1].path) == "/out/owl/jay-10.jpg"
+async def test_photos_are_copied_into_folders_unless_a_move_is_requested(
+    driver: Driver, fake_engine: FakeEngine
+) -> None:
+    await opened(driver)
+    await driver.keys("l", "2")  # label the jay as an owl
+    for option, moved in (("copy into", False), ("move into", True)):
+        fake_engine.sorted.clear()
+        await driver.keys("e")
+        await driver.type(option)
+        await driver.until(lambda: isinstance(driver.app.screen, AskText))
+        await driver.type("/out")
+        assert fake_engine.sorted[0] == ("/queries/jay-10.jpg", "/out/owl", moved)
+        assert fake_engine.sorted[3] == ("/queries/swan-1.jpg", "/out/unknown", moved)
+    assert driver.app.controller.query.answers[1]["path"] == "/out/owl/jay-10.jpg"
+    owls = driver.app.controller.session.state.named("owl")
+    assert owls is not None
+    assert str(owls.supports[-1].path) == "/out/owl/jay-10.jpg"
 
-    drive(scenario)
 
-
-def test_class_folders_do_not_depend_on_the_sorted_photos(drive: Drive, fake_engine: FakeEngine) -> None:
+async def test_class_folders_do_not_depend_on_the_sorted_photos(driver: Driver, fake_engine: FakeEngine) -> None:
     """Of the classes "Jay" and "jay", the first gets the folder Jay, even if the other's photos come first or alone."""
-
-    async def scenario(driver: Driver) -> None:
-        await opened(driver)
-        await driver.keys("slash", *"owl-11", "enter", "e", "down", "down", "enter", "enter")
-        assert [path for path, *_ in fake_engine.sorted] == ["/queries/owl-11.jpg"]
-        assert fake_engine.sorted_beside == tuple(driver.counts)
-
-    drive(scenario)
+    await opened(driver)
+    await driver.keys("slash", *"owl-11", "enter", "e", "down", "down", "enter", "enter")
+    assert [path for path, *_ in fake_engine.sorted] == ["/queries/owl-11.jpg"]
+    assert fake_engine.sorted_beside == tuple(driver.counts)
 
 
 @pytest.mark.parametrize(("name", "told"), [("wren", "unknown"), ("Unknown", "none of the classes")])
@@ -302,113 +275,97 @@ def test_unknown_photos_are_not_sorted_into_a_class_named_unknown(name: str, tol
     assert [row["verdict"] for row in rows] == [told, name]
 
 
-def test_undo_moves_photos_back_before_labels(drive: Drive, fake_engine: FakeEngine) -> None:
-    async def scenario(driver: Driver) -> None:
-        controller = driver.app.controller
+async def test_undo_moves_photos_back_before_labels(driver: Driver, fake_engine: FakeEngine) -> None:
+    controller = driver.app.controller
 
-        def jay() -> tuple[str, str]:
-            owls = controller.session.state.named("owl")
-            assert owls is not None
-            return str(owls.supports[-1].path), controller.query.answers[1]["path"]
+    def jay() -> tuple[str, str]:
+        owls = controller.session.state.named("owl")
+        assert owls is not None
+        return str(owls.supports[-1].path), controller.query.answers[1]["path"]
 
-        await opened(driver)
-        await driver.keys("l", "2", "e")  # label the jay as an owl
-        await driver.type("move into")
-        await driver.until(lambda: isinstance(driver.app.screen, AskText))
-        await driver.type("/out")
-        assert jay() == ("/out/owl/jay-10.jpg", "/out/owl/jay-10.jpg")
-        await driver.keys("u")
-        assert jay() == ("/queries/jay-10.jpg", "/queries/jay-10.jpg")
-        assert fake_engine.moved[-1] == {"/out/owl/jay-10.jpg": "/queries/jay-10.jpg"}
-        assert said(driver) == "undone: moved 5 photos   ctrl+r: redo"
-        await driver.keys("ctrl+r")
-        assert jay() == ("/out/owl/jay-10.jpg", "/out/owl/jay-10.jpg")
-        assert fake_engine.moved[-1] == {"/queries/wren-10.jpg": "/out/wren/wren-10.jpg"}
-        await driver.keys("u", "u")
-        assert "/queries/jay-10.jpg" not in jay()[0]
-        assert len(fake_engine.moved) == 15
-
-    drive(scenario)
+    await opened(driver)
+    await driver.keys("l", "2", "e")  # label the jay as an owl
+    await driver.type("move into")
+    await driver.until(lambda: isinstance(driver.app.screen, AskText))
+    await driver.type("/out")
+    assert jay() == ("/out/owl/jay-10.jpg", "/out/owl/jay-10.jpg")
+    await driver.keys("u")
+    assert jay() == ("/queries/jay-10.jpg", "/queries/jay-10.jpg")
+    assert fake_engine.moved[-1] == {"/out/owl/jay-10.jpg": "/queries/jay-10.jpg"}
+    assert said(driver) == "undone: moved 5 photos   ctrl+r: redo"
+    await driver.keys("ctrl+r")
+    assert jay() == ("/out/owl/jay-10.jpg", "/out/owl/jay-10.jpg")
+    assert fake_engine.moved[-1] == {"/queries/wren-10.jpg": "/out/wren/wren-10.jpg"}
+    await driver.keys("u", "u")
+    assert "/queries/jay-10.jpg" not in jay()[0]
+    assert len(fake_engine.moved) == 15
 
 
-def test_message_says_that_nothing_is_written_without_an_output(drive: Drive, fake_engine: FakeEngine) -> None:
-    async def scenario(driver: Driver) -> None:
-        app = driver.app
-        for review, words in ((True, "copied"), (True, "CSV"), (False, ""), (False, "arrays"), (False, "bundle")):
-            if review:
-                await opened(driver)
-            await driver.keys("e" if words else "S")
-            if words:
-                await driver.type(words)
-            assert isinstance(app.screen, AskText)
-            app.screen.query_one("Input").value = "" if words else " "  # type: ignore[attr-defined]
-            await driver.keys("enter")
-            assert [note.message for note in app._notifications] == ["no name given; nothing was written"]
-            app.clear_notifications()
-            if review:
-                await driver.keys("escape")
-        assert not fake_engine.sorted
-        assert not fake_engine.written
-
-    drive(scenario)
-
-
-def test_results_replace_a_file_not_written_by_frn_only_on_request(drive: Drive, fake_engine: FakeEngine) -> None:
-    async def scenario(driver: Driver) -> None:
-        await opened(driver)
-        await driver.keys("l", "3")
-        fake_engine.written["/out.csv"] = "something else"
-        await driver.keys("e", "enter")
-        driver.app.screen.query_one("Input").value = "/out.csv"  # type: ignore[attr-defined]
-        await driver.pilot.press("enter")
-        await driver.until(lambda: "already exists" in getattr(driver.app.screen, "dialog_title", ""))
-        assert fake_engine.written["/out.csv"] == "something else"
+async def test_message_says_that_nothing_is_written_without_an_output(driver: Driver, fake_engine: FakeEngine) -> None:
+    app = driver.app
+    for review, words in ((True, "copied"), (True, "CSV"), (False, ""), (False, "arrays"), (False, "bundle")):
+        if review:
+            await opened(driver)
+        await driver.keys("e" if words else "S")
+        if words:
+            await driver.type(words)
+        assert isinstance(app.screen, AskText)
+        app.screen.query_one("Input").value = "" if words else " "  # type: ignore[attr-defined]
         await driver.keys("enter")
-        rows = [row.split(",") for row in fake_engine.written["/out.csv"].splitlines()]
-        assert rows[0][-3:] == ["said_by_you", "rival", "nearest"]
-        assert rows[2][-3:] == ["wren", "owl 0.10", "jay-0.jpg"]
-        assert [row[0] for row in rows[1:]] == [f"/queries/{name}" for name in FILES]
-
-    drive(scenario)
-
-
-def test_next_photo_is_shown_after_a_label(drive: Drive, lines: Lines) -> None:
-    async def scenario(driver: Driver) -> None:
-        driver.app.workspace.ask(["/queries"])
-        await driver.idle()
-        await driver.keys("full_stop")
-        for key, name in (("y", "owl-10.jpg"), ("2", "owl-11.jpg"), ("x", "swan-1.jpg")):
-            await driver.keys(key)
-            assert shown(driver) == f"/queries/{name}"
-        assert driver.counts == {"jay": 7, "owl": 5, "wren": 5}
-        await driver.keys("u", "u", "L")
-        assert "5 seen" in "\n".join(lines(driver.app))
-
-    drive(scenario)
+        assert [note.message for note in app._notifications] == ["no name given; nothing was written"]
+        app.clear_notifications()
+        if review:
+            await driver.keys("escape")
+    assert not fake_engine.sorted
+    assert not fake_engine.written
 
 
-def test_every_answer_shows_its_rival_class_and_nearest_example(drive: Drive, lines: Lines) -> None:
-    async def scenario(driver: Driver) -> None:
-        await opened(driver)
-        await driver.keys("l")
-        text = "\n".join(lines(driver.app))
-        assert "jay-10.jpg: jay 0.90, 45% explained · rival owl 0.10 · nearest example jay/jay-0.jpg" in text
-        await driver.keys("enter", "enter")
-        assert "rival owl 0.10   nearest jay-0.jpg" in "\n".join(lines(driver.app))
+async def test_results_replace_a_file_not_written_by_frn_only_on_request(
+    driver: Driver, fake_engine: FakeEngine
+) -> None:
+    await opened(driver)
+    await driver.keys("l", "3")
+    fake_engine.written["/out.csv"] = "something else"
+    await driver.keys("e", "enter")
+    driver.app.screen.query_one("Input").value = "/out.csv"  # type: ignore[attr-defined]
+    await driver.pilot.press("enter")
+    await driver.until(lambda: "already exists" in getattr(driver.app.screen, "dialog_title", ""))
+    assert fake_engine.written["/out.csv"] == "something else"
+    await driver.keys("enter")
+    rows = [row.split(",") for row in fake_engine.written["/out.csv"].splitlines()]
+    assert rows[0][-3:] == ["said_by_you", "rival", "nearest"]
+    assert rows[2][-3:] == ["wren", "owl 0.10", "jay-0.jpg"]
+    assert [row[0] for row in rows[1:]] == [f"/queries/{name}" for name in FILES]
 
-    drive(scenario)
+
+async def test_next_photo_is_shown_after_a_label(driver: Driver, lines: Lines) -> None:
+    driver.app.workspace.ask(["/queries"])
+    await driver.idle()
+    await driver.keys("full_stop")
+    for key, name in (("y", "owl-10.jpg"), ("2", "owl-11.jpg"), ("x", "swan-1.jpg")):
+        await driver.keys(key)
+        assert shown(driver) == f"/queries/{name}"
+    assert driver.counts == {"jay": 7, "owl": 5, "wren": 5}
+    await driver.keys("u", "u", "L")
+    assert "5 seen" in "\n".join(lines(driver.app))
 
 
-def test_more_photos_can_be_classified_from_the_review(drive: Drive) -> None:
-    async def scenario(driver: Driver) -> None:
-        review = await opened(driver)
-        await driver.keys("p")
-        assert len([screen for screen in driver.app.screen_stack if isinstance(screen, Picker)]) == 1
-        await driver.type("/photos/owl")
-        assert len(review.items) == 10
-        assert isinstance(driver.app.screen, Review)
+async def test_every_answer_shows_its_rival_class_and_nearest_example(driver: Driver, lines: Lines) -> None:
+    await opened(driver)
+    await driver.keys("l")
+    text = "\n".join(lines(driver.app))
+    assert "jay-10.jpg: jay 0.90, 45% explained · rival owl 0.10 · nearest example jay/jay-0.jpg" in text
+    await driver.keys("enter", "enter")
+    assert "rival owl 0.10   nearest jay-0.jpg" in "\n".join(lines(driver.app))
 
-    drive(scenario)
+
+async def test_more_photos_can_be_classified_from_the_review(driver: Driver) -> None:
+    review = await opened(driver)
+    await driver.keys("p")
+    assert len([screen for screen in driver.app.screen_stack if isinstance(screen, Picker)]) == 1
+    await driver.type("/photos/owl")
+    assert len(review.items) == 10
+    assert isinstance(driver.app.screen, Review)
 
 
 def test_a_histogram_shows_every_value_and_its_height() -> None:
@@ -432,50 +389,44 @@ def test_summary_and_caption_are_not_cut(drive: Drive, lines: Lines, size: tuple
     drive(scenario, size=size)
 
 
-def test_none_of_these_is_kept_sorted_separately_and_can_be_undone(
-    drive: Drive, fake_engine: FakeEngine, lines: Lines
+async def test_none_of_these_is_kept_sorted_separately_and_can_be_undone(
+    driver: Driver, fake_engine: FakeEngine, lines: Lines
 ) -> None:
-    async def scenario(driver: Driver) -> None:
-        controller = driver.app.controller
-        await opened(driver)
-        before = controller.threshold, controller.query.rejected
-        await driver.keys("l", "x")  # the jay
-        assert (controller.threshold, controller.query.rejected) == before
-        assert [other.key for other in controller.session.state.others] == ["jay-10.jpg"]
-        assert not controller.session.is_saved
-        assert "◆ none of these" in "\n".join(lines(driver.app))
-        assert "1 labelled (1 none of these)" in "\n".join(lines(driver.app))
-        await driver.keys("f")
-        await driver.type("none of these")
-        assert names(driver.app.screen) == ["jay-10.jpg"]  # type: ignore[arg-type]
-        await driver.keys("e", "down", "down", "enter", "enter")
-        assert [folder for _, folder, _ in fake_engine.sorted] == [f"{Path.cwd()}/sorted/none of these"]
-        await driver.keys("1")  # label it as a jay again
-        assert controller.session.state.others == ()
-        await driver.keys("u")
-        assert said(driver) == "undone: added to jay   ctrl+r: redo"
-        await driver.keys("u")
-        assert said(driver) == "undone: labelled none of these   ctrl+r: redo"
-        assert controller.session.state.others == ()
-        await driver.keys("ctrl+r")
-        assert said(driver) == "redone: labelled none of these   u: undo"
-
-    drive(scenario)
+    controller = driver.app.controller
+    await opened(driver)
+    before = controller.threshold, controller.query.rejected
+    await driver.keys("l", "x")  # the jay
+    assert (controller.threshold, controller.query.rejected) == before
+    assert [other.key for other in controller.session.state.others] == ["jay-10.jpg"]
+    assert not controller.session.is_saved
+    assert "◆ none of these" in "\n".join(lines(driver.app))
+    assert "1 labelled (1 none of these)" in "\n".join(lines(driver.app))
+    await driver.keys("f")
+    await driver.type("none of these")
+    assert names(driver.app.screen) == ["jay-10.jpg"]  # type: ignore[arg-type]
+    await driver.keys("e", "down", "down", "enter", "enter")
+    assert [folder for _, folder, _ in fake_engine.sorted] == [f"{Path.cwd()}/sorted/none of these"]
+    await driver.keys("1")  # label it as a jay again
+    assert controller.session.state.others == ()
+    await driver.keys("u")
+    assert said(driver) == "undone: added to jay   ctrl+r: redo"
+    await driver.keys("u")
+    assert said(driver) == "undone: labelled none of these   ctrl+r: redo"
+    assert controller.session.state.others == ()
+    await driver.keys("ctrl+r")
+    assert said(driver) == "redone: labelled none of these   u: undo"
 
 
-def test_dropping_can_be_undone_and_the_review_shows_messages(drive: Drive, lines: Lines) -> None:
-    async def scenario(driver: Driver) -> None:
-        review = await opened(driver)
-        await driver.keys("l", "d")
-        assert names(review) == [name for name in FILES if name != "jay-10.jpg"]
-        assert "removed 1 answer   u: undo" in lines(driver.app)[-2]
-        await driver.keys("2", "u", "u")
-        assert names(review) == FILES
-        assert "undone: removed 1 answer" in "\n".join(lines(driver.app))
-        await driver.keys("d", "escape")
-        assert "/5 " in "\n".join(lines(driver.app))  # five answers are left
-
-    drive(scenario)
+async def test_dropping_can_be_undone_and_the_review_shows_messages(driver: Driver, lines: Lines) -> None:
+    review = await opened(driver)
+    await driver.keys("l", "d")
+    assert names(review) == [name for name in FILES if name != "jay-10.jpg"]
+    assert "removed 1 answer   u: undo" in lines(driver.app)[-2]
+    await driver.keys("2", "u", "u")
+    assert names(review) == FILES
+    assert "undone: removed 1 answer" in "\n".join(lines(driver.app))
+    await driver.keys("d", "escape")
+    assert "/5 " in "\n".join(lines(driver.app))  # five answers are left
 
 
 def test_tile_shows_label_probability_or_explained_share() -> None:
@@ -539,39 +490,30 @@ def test_enlarged_photo_can_be_labelled_and_closed_step_by_step(
     drive(scenario, size=size)
 
 
-def test_v_extends_the_selection_and_an_empty_list_says_why(drive: Drive, lines: Lines) -> None:
-    async def scenario(driver: Driver) -> None:
-        review = await opened(driver)
-        await driver.keys("l", "v", "l", "l")
-        assert [path[-10:] for path in review.gallery.selection] == ["jay-10.jpg", "owl-10.jpg", "owl-11.jpg"]
-        await driver.keys("h", "v", "l", "l")
-        assert [path[-10:] for path in review.gallery.selection] == ["jay-10.jpg", "owl-10.jpg"]
-        await driver.keys("slash")
-        await driver.type("eagle")
-        assert "no answers match: original order · only eagle" in lines(driver.app)[1]
-        await driver.keys("question_mark")
-        assert "create an empty class" in "\n".join(lines(driver.app))
-
-    drive(scenario)
+async def test_v_extends_the_selection_and_an_empty_list_says_why(driver: Driver, lines: Lines) -> None:
+    review = await opened(driver)
+    await driver.keys("l", "v", "l", "l")
+    assert [path[-10:] for path in review.gallery.selection] == ["jay-10.jpg", "owl-10.jpg", "owl-11.jpg"]
+    await driver.keys("h", "v", "l", "l")
+    assert [path[-10:] for path in review.gallery.selection] == ["jay-10.jpg", "owl-10.jpg"]
+    await driver.keys("slash")
+    await driver.type("eagle")
+    assert "no answers match: original order · only eagle" in lines(driver.app)[1]
+    await driver.keys("question_mark")
+    assert "create an empty class" in "\n".join(lines(driver.app))
 
 
-def test_review_photos_receive_their_images(drive: Drive) -> None:
-    async def scenario(driver: Driver) -> None:
-        review = await opened(driver)
-        await driver.until(lambda: len(review.gallery._pictures) == 5)  # all photos except the broken one
-
-    drive(scenario)
+async def test_review_photos_receive_their_images(driver: Driver) -> None:
+    review = await opened(driver)
+    await driver.until(lambda: len(review.gallery._pictures) == 5)  # all photos except the broken one
 
 
-def test_n_goes_to_the_next_doubtful_answer(drive: Drive) -> None:
-    async def scenario(driver: Driver) -> None:
-        review = await opened(driver)
-        await driver.keys("n")
-        assert review.gallery.paths[review.gallery.cursor] == "/queries/swan-1.jpg"
-        await driver.keys("x", "n")
-        assert "no doubtful answers" in review.jobs._message
-
-    drive(scenario)
+async def test_n_goes_to_the_next_doubtful_answer(driver: Driver) -> None:
+    review = await opened(driver)
+    await driver.keys("n")
+    assert review.gallery.paths[review.gallery.cursor] == "/queries/swan-1.jpg"
+    await driver.keys("x", "n")
+    assert "no doubtful answers" in review.jobs._message
 
 
 def test_answers_are_judged_together_on_request(
@@ -600,22 +542,19 @@ def test_answers_are_judged_together_on_request(
     drive(scenario)
 
 
-def test_table_shows_an_image_in_each_row_and_is_sorted_by_its_columns(drive: Drive, lines: Lines) -> None:
-    async def scenario(driver: Driver) -> None:
-        review = await opened(driver)
-        await driver.keys("g")
-        rows = [line for line in lines(driver.app) if "-10.jpg" in line]
-        assert len(rows) >= 3
-        await driver.until(lambda: sum("▀" in line[:7] for line in lines(driver.app)) >= 9)
-        seen = set()
-        for _ in range(8):
-            await driver.keys("s")
-            seen |= {word for word in lines(driver.app)[1].split() if word.endswith("▾")}
-        assert seen == {"fil▾", "answ▾", "prob▾", "expl▾", "lea▾", "riva▾", "near▾"}
-        assert review.gallery.view == "list"
-        for head, mark in (("expl.", "expl▾"), ("rival", "riva▾"), ("file", "fil▾")):  # a click does the same
-            await driver.pilot.click("#review-columns", offset=(lines(driver.app)[1].index(head) + 1, 0))
-            await driver.idle()
-            assert mark in lines(driver.app)[1]
-
-    drive(scenario)
+async def test_table_shows_an_image_in_each_row_and_is_sorted_by_its_columns(driver: Driver, lines: Lines) -> None:
+    review = await opened(driver)
+    await driver.keys("g")
+    rows = [line for line in lines(driver.app) if "-10.jpg" in line]
+    assert len(rows) >= 3
+    await driver.until(lambda: sum("▀" in line[:7] for line in lines(driver.app)) >= 9)
+    seen = set()
+    for _ in range(8):
+        await driver.keys("s")
+        seen |= {word for word in lines(driver.app)[1].split() if word.endswith("▾")}
+    assert seen == {"fil▾", "answ▾", "prob▾", "expl▾", "lea▾", "riva▾", "near▾"}
+    assert review.gallery.view == "list"
+    for head, mark in (("expl.", "expl▾"), ("rival", "riva▾"), ("file", "fil▾")):  # a click does the same
+        await driver.pilot.click("#review-columns", offset=(lines(driver.app)[1].index(head) + 1, 0))
+        await driver.idle()
+        assert mark in lines(driver.app)[1]

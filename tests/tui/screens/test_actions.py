@@ -24,181 +24,164 @@ if TYPE_CHECKING:
     from tests.tui.fake_engine import FakeEngine
 
 
-def test_m_assigns_a_class_by_name(drive: "Drive") -> None:
-    async def scenario(driver: "Driver") -> None:
-        workspace = driver.app.workspace
-        workspace.classes_pane.list.focus()
-        await driver.keys("2", "m", "escape")  # no photo to assign
-        assert driver.counts == {"jay": 6, "owl": 4, "wren": 5}
-        await driver.keys("j", "k", "j")
-        assert workspace.classes_pane.entry is not None
-        assert workspace.classes_pane.entry.name == "owl"
-        workspace.photos_pane.gallery.focus()
-        await driver.keys("space", "space", "m")
-        await driver.type("wren")
-        assert driver.counts == {"jay": 6, "owl": 2, "wren": 7}
-        await driver.keys("m", "escape")
-        assert driver.counts == {"jay": 6, "owl": 2, "wren": 7}
-        await workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
-        workspace.query_pane.picture.preview.focus()
-        await driver.keys("m")
-        await driver.type("jay")
-        assert driver.counts["jay"] == 7
-        await driver.keys("1", "9")  # the photo is already an example, and class 9 does not exist
-        assert driver.counts["jay"] == 7
-        workspace.classes_pane.list.focus()
-        await driver.keys("d", "d", "d", "d", "r", "m")
-        assert driver.counts == {}
-        assert driver.app.screen is workspace
-
-    drive(scenario)
+async def test_m_assigns_a_class_by_name(driver: "Driver") -> None:
+    workspace = driver.app.workspace
+    workspace.classes_pane.list.focus()
+    await driver.keys("2", "m", "escape")  # no photo to assign
+    assert driver.counts == {"jay": 6, "owl": 4, "wren": 5}
+    await driver.keys("j", "k", "j")
+    assert workspace.classes_pane.entry is not None
+    assert workspace.classes_pane.entry.name == "owl"
+    workspace.photos_pane.gallery.focus()
+    await driver.keys("space", "space", "m")
+    await driver.type("wren")
+    assert driver.counts == {"jay": 6, "owl": 2, "wren": 7}
+    await driver.keys("m", "escape")
+    assert driver.counts == {"jay": 6, "owl": 2, "wren": 7}
+    await workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
+    workspace.query_pane.picture.preview.focus()
+    await driver.keys("m")
+    await driver.type("jay")
+    assert driver.counts["jay"] == 7
+    await driver.keys("1", "9")  # the photo is already an example, and class 9 does not exist
+    assert driver.counts["jay"] == 7
+    workspace.classes_pane.list.focus()
+    await driver.keys("d", "d", "d", "d", "r", "m")
+    assert driver.counts == {}
+    assert driver.app.screen is workspace
 
 
-def test_d_deletes_a_class_only_if_the_classes_pane_is_focused(drive: "Drive") -> None:
-    async def scenario(driver: "Driver") -> None:
-        workspace = driver.app.workspace
-        before = driver.counts
-        await workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
-        workspace.query_pane.picture.preview.focus()
-        await driver.keys("d")
-        assert driver.counts == before
-        assert "removed 1 answer" in driver.app.context.jobs._message
-        workspace.classes_pane.list.focus()
-        await driver.keys("d")
-        assert driver.counts == {"owl": 4, "wren": 5}
-        assert "deleted jay, 6 photos" in driver.app.context.jobs._message
-
-    drive(scenario)
+async def test_d_deletes_a_class_only_if_the_classes_pane_is_focused(driver: "Driver") -> None:
+    workspace = driver.app.workspace
+    before = driver.counts
+    await workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
+    workspace.query_pane.picture.preview.focus()
+    await driver.keys("d")
+    assert driver.counts == before
+    assert "removed 1 answer" in driver.app.context.jobs._message
+    workspace.classes_pane.list.focus()
+    await driver.keys("d")
+    assert driver.counts == {"owl": 4, "wren": 5}
+    assert "deleted jay, 6 photos" in driver.app.context.jobs._message
 
 
-def test_changed_file_counts_as_two_examples_and_one_is_removed(drive: "Drive", fake_engine: "FakeEngine") -> None:
-    async def scenario(driver: "Driver") -> None:
-        controller, workspace = driver.app.controller, driver.app.workspace
-        jay = controller.session.state.classes[0]
-        newer = replace(jay.supports[0], key="newer")
-        fake_engine.known.add("newer")
-        controller.session.add(jay.id, [newer])
-        workspace.refresh_all()
-        workspace.photos_pane.gallery.focus()
-        await driver.keys("home", "d")
-        assert controller.session.state.classes[0].supports == (*jay.supports[1:], newer)
-
-    drive(scenario)
+async def test_changed_file_counts_as_two_examples_and_one_is_removed(
+    driver: "Driver", fake_engine: "FakeEngine"
+) -> None:
+    controller, workspace = driver.app.controller, driver.app.workspace
+    jay = controller.session.state.classes[0]
+    newer = replace(jay.supports[0], key="newer")
+    fake_engine.known.add("newer")
+    controller.session.add(jay.id, [newer])
+    workspace.refresh_all()
+    workspace.photos_pane.gallery.focus()
+    await driver.keys("home", "d")
+    assert controller.session.state.classes[0].supports == (*jay.supports[1:], newer)
 
 
 @pytest.mark.parametrize("shot", ["²", "0", "1" * 5000])
-def test_an_invalid_number_of_examples_is_reported(drive: "Drive", fake_engine: "FakeEngine", shot: str) -> None:
-    async def scenario(driver: "Driver") -> None:
-        await driver.keys("T")
-        await driver.type(shot)
-        assert any("type a number" in note.message for note in driver.app._notifications)
-        assert "hide_and_test" not in fake_engine.calls
-
-    drive(scenario)
-
-
-def test_the_error_map_can_be_changed_by_key(drive: "Drive") -> None:
-    async def scenario(driver: "Driver") -> None:
-        app, workspace = driver.app, driver.app.workspace
-        picture, photos = workspace.query_pane.picture, workspace.photos_pane
-        await driver.keys("c", "right_square_bracket", "L", "x", "full_stop")  # nothing was classified yet
-        assert app.screen is workspace
-        await workspace.query_pane.ask_now(["/queries/owl-10.jpg"])
-        picture.preview.focus()
-        names = workspace.controller.names
-        await driver.keys("right_square_bracket")
-        assert names[picture.heat_class or 0] == "jay"
-        await driver.keys("left_square_bracket", "left_square_bracket")
-        assert names[picture.heat_class or 0] == "wren"
-        await driver.keys("H", "t", "g")
-        assert (picture.look, picture.smooth) == ("map", False)
-        await driver.keys("t")
-        assert picture.smooth
-        assert photos.gallery.view == "list"
-        workspace.set_images("none")
-        await driver.keys("z")
-        assert workspace.context.mode == picture.preview.mode == "none"
-        assert workspace.has_class("-zoomed")
-        await driver.keys("escape", "c")
-        assert not workspace.has_class("-zoomed")
-        assert app.clipboard == "/queries/owl-10.jpg\towl\t0.9000"
-        photos.gallery.focus()
-        await driver.keys("s")
-        assert photos.by_fit
-        await driver.keys("slash")
-        await driver.type("jay-3")
-        assert photos.gallery.cursor_item is not None
-        assert photos.gallery.cursor_item.path == "/photos/jay/jay-3.jpg"
-        await driver.keys("escape")
-        assert photos.wanted_name == ""
-        await driver.keys("slash")
-        await driver.type("jay-3")
-        assert photos.wanted_name == "jay-3"
-        await workspace.controller.open_folder(None, (await workspace.controller.scan("/photos"))["classes"])
-        await driver.idle()
-        assert photos.wanted_name == ""  # it was meant for the photos that were open
-
-    drive(scenario)
+async def test_an_invalid_number_of_examples_is_reported(
+    driver: "Driver", fake_engine: "FakeEngine", shot: str
+) -> None:
+    await driver.keys("T")
+    await driver.type(shot)
+    assert any("type a number" in note.message for note in driver.app._notifications)
+    assert "hide_and_test" not in fake_engine.calls
 
 
-def test_answering_none_of_these_keeps_the_threshold(drive: "Drive") -> None:
-    async def scenario(driver: "Driver") -> None:
-        controller, workspace = driver.app.controller, driver.app.workspace
-        await workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
-        workspace.query_pane.picture.preview.focus()
-        workspace.controller.session.set_threshold(0.36)
-        await controller.sync()
-        await driver.keys("x")
-        assert controller.threshold == 0.36
-        assert [other.key for other in controller.session.state.others] == ["swan-1.jpg"]
-        await driver.keys("minus")
-        assert controller.threshold == pytest.approx(0.35)
-        assert "unknown 1 → 0" in workspace.context.jobs._message
-        workspace.query_pane.set_threshold(workspace.query_pane.bars.ThresholdChosen(0.6))
-        await driver.idle()
-        assert controller.threshold == 0.6
-        await driver.keys("0")
-        assert controller.threshold == 0.4
+async def test_the_error_map_can_be_changed_by_key(driver: "Driver") -> None:
+    app, workspace = driver.app, driver.app.workspace
+    picture, photos = workspace.query_pane.picture, workspace.photos_pane
+    await driver.keys("c", "right_square_bracket", "L", "x", "full_stop")  # nothing was classified yet
+    assert app.screen is workspace
+    await workspace.query_pane.ask_now(["/queries/owl-10.jpg"])
+    picture.preview.focus()
+    names = workspace.controller.names
+    await driver.keys("right_square_bracket")
+    assert names[picture.heat_class or 0] == "jay"
+    await driver.keys("left_square_bracket", "left_square_bracket")
+    assert names[picture.heat_class or 0] == "wren"
+    await driver.keys("H", "t", "g")
+    assert (picture.look, picture.smooth) == ("map", False)
+    await driver.keys("t")
+    assert picture.smooth
+    assert photos.gallery.view == "list"
+    workspace.set_images("none")
+    await driver.keys("z")
+    assert workspace.context.mode == picture.preview.mode == "none"
+    assert workspace.has_class("-zoomed")
+    await driver.keys("escape", "c")
+    assert not workspace.has_class("-zoomed")
+    assert app.clipboard == "/queries/owl-10.jpg\towl\t0.9000"
+    photos.gallery.focus()
+    await driver.keys("s")
+    assert photos.by_fit
+    await driver.keys("slash")
+    await driver.type("jay-3")
+    assert photos.gallery.cursor_item is not None
+    assert photos.gallery.cursor_item.path == "/photos/jay/jay-3.jpg"
+    await driver.keys("escape")
+    assert photos.wanted_name == ""
+    await driver.keys("slash")
+    await driver.type("jay-3")
+    assert photos.wanted_name == "jay-3"
+    await workspace.controller.open_folder(None, (await workspace.controller.scan("/photos"))["classes"])
+    await driver.idle()
+    assert photos.wanted_name == ""  # it was meant for the photos that were open
 
-    drive(scenario)
+
+async def test_answering_none_of_these_keeps_the_threshold(driver: "Driver") -> None:
+    controller, workspace = driver.app.controller, driver.app.workspace
+    await workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
+    workspace.query_pane.picture.preview.focus()
+    workspace.controller.session.set_threshold(0.36)
+    await controller.sync()
+    await driver.keys("x")
+    assert controller.threshold == 0.36
+    assert [other.key for other in controller.session.state.others] == ["swan-1.jpg"]
+    await driver.keys("minus")
+    assert controller.threshold == pytest.approx(0.35)
+    assert "unknown 1 → 0" in workspace.context.jobs._message
+    workspace.query_pane.set_threshold(workspace.query_pane.bars.ThresholdChosen(0.6))
+    await driver.idle()
+    assert controller.threshold == 0.6
+    await driver.keys("0")
+    assert controller.threshold == 0.4
 
 
-def test_picker_moves_between_folders_and_accepts_marked_entries(drive: "Drive") -> None:
-    async def scenario(driver: "Driver") -> None:
-        app = driver.app
+async def test_picker_moves_between_folders_and_accepts_marked_entries(driver: "Driver") -> None:
+    app = driver.app
 
-        async def at(folder: str) -> None:
-            await driver.until(lambda: getattr(app.screen, "folder", "") == folder)
-            await driver.pilot.pause()
-
-        await driver.pilot.press("a")
-        await driver.until(lambda: isinstance(app.screen, Picker))
-        picker = app.screen
-        assert isinstance(picker, Picker)
-        picker.open("/photos/owl")
-        await at("/photos/owl")
-        await driver.pilot.press("left")
-        await at("/photos")
-        assert picker.current == {"name": "owl", "kind": "folder"}
-        await driver.pilot.press("right")
-        await at("/photos/owl")
-        await driver.pilot.press("ctrl+a")
-        assert len(picker.marked) == 4
-        await driver.pilot.press("ctrl+a")
-        assert not picker.marked
-        await driver.pilot.press("space", "space", "up", "space")
-        assert list(picker.marked) == ["/photos/owl/owl-0.jpg"]
-        picker.open("/nowhere")
+    async def at(folder: str) -> None:
+        await driver.until(lambda: getattr(app.screen, "folder", "") == folder)
         await driver.pilot.pause()
-        assert picker.folder == "/photos/owl"
-        await driver.pilot.press("f2")
-        await driver.idle()
-        assert driver.counts["jay"] == 6  # the photo is already an owl
-        assert [problem.path for problem in app.controller.problems][-1:] == ["/photos/owl/owl-0.jpg"]
-        await driver.keys("b")
-        assert isinstance(app.screen, Page)
 
-    drive(scenario)
+    await driver.pilot.press("a")
+    await driver.until(lambda: isinstance(app.screen, Picker))
+    picker = app.screen
+    assert isinstance(picker, Picker)
+    picker.open("/photos/owl")
+    await at("/photos/owl")
+    await driver.pilot.press("left")
+    await at("/photos")
+    assert picker.current == {"name": "owl", "kind": "folder"}
+    await driver.pilot.press("right")
+    await at("/photos/owl")
+    await driver.pilot.press("ctrl+a")
+    assert len(picker.marked) == 4
+    await driver.pilot.press("ctrl+a")
+    assert not picker.marked
+    await driver.pilot.press("space", "space", "up", "space")
+    assert list(picker.marked) == ["/photos/owl/owl-0.jpg"]
+    picker.open("/nowhere")
+    await driver.pilot.pause()
+    assert picker.folder == "/photos/owl"
+    await driver.pilot.press("f2")
+    await driver.idle()
+    assert driver.counts["jay"] == 6  # the photo is already an owl
+    assert [problem.path for problem in app.controller.problems][-1:] == ["/photos/owl/owl-0.jpg"]
+    await driver.keys("b")
+    assert isinstance(app.screen, Page)
 
 
 def test_the_picker_lays_out_only_visible_entries(
@@ -237,40 +220,34 @@ def test_the_picker_lays_out_only_visible_entries(
     assert len(set(laid_out)) < 200
 
 
-def test_dialog_ignores_keys_before_opening_and_after_closing(drive: "Drive") -> None:
-    async def scenario(driver: "Driver") -> None:
-        choose = Choose("which", ["one", "other"])
-        driver.app.push_screen(choose)
-        able = [choose.check_action(action, (1,)) for action in ("move", "leave")]
-        await driver.until(lambda: choose.begun)
-        able.append(choose.check_action("move", (1,)))
-        await driver.pilot.press("down", "enter")
-        await driver.until(lambda: driver.app.screen is driver.app.workspace)
-        await driver.pilot.pause()
-        able.append(choose.check_action("move", (1,)))
-        assert able == [False, True, True, False]
-
-    drive(scenario)
+async def test_dialog_ignores_keys_before_opening_and_after_closing(driver: "Driver") -> None:
+    choose = Choose("which", ["one", "other"])
+    driver.app.push_screen(choose)
+    able = [choose.check_action(action, (1,)) for action in ("move", "leave")]
+    await driver.until(lambda: choose.begun)
+    able.append(choose.check_action("move", (1,)))
+    await driver.pilot.press("down", "enter")
+    await driver.until(lambda: driver.app.screen is driver.app.workspace)
+    await driver.pilot.pause()
+    able.append(choose.check_action("move", (1,)))
+    assert able == [False, True, True, False]
 
 
-def test_photos_without_a_class_become_one_with_their_folders_name(drive: "Drive") -> None:
-    async def scenario(driver: "Driver") -> None:
-        workspace = driver.app.workspace
-        workspace.classes_pane.list.focus()
-        await driver.keys("d", "d", "d")
-        workspace.classes_pane.add(["/nowhere", "/queries/swan-1.jpg"])
-        await driver.idle()
-        assert driver.counts == {"queries": 1}
-        workspace.classes_pane.add(["/photos/jay"])
-        await driver.idle()
-        assert driver.counts == {"queries": 1, "jay": 6}
-        await driver.keys("A")
-        await driver.type("bird")
-        workspace.classes_pane.add(["/photos/owl"])
-        await driver.idle()
-        assert driver.counts == {"queries": 1, "jay": 6, "bird": 4}
-
-    drive(scenario)
+async def test_photos_without_a_class_become_one_with_their_folders_name(driver: "Driver") -> None:
+    workspace = driver.app.workspace
+    workspace.classes_pane.list.focus()
+    await driver.keys("d", "d", "d")
+    workspace.classes_pane.add(["/nowhere", "/queries/swan-1.jpg"])
+    await driver.idle()
+    assert driver.counts == {"queries": 1}
+    workspace.classes_pane.add(["/photos/jay"])
+    await driver.idle()
+    assert driver.counts == {"queries": 1, "jay": 6}
+    await driver.keys("A")
+    await driver.type("bird")
+    workspace.classes_pane.add(["/photos/owl"])
+    await driver.idle()
+    assert driver.counts == {"queries": 1, "jay": 6, "bird": 4}
 
 
 def test_recent_folders_are_offered_and_unsaved_work_needs_confirmation(drive: "Drive", private_state: "Path") -> None:
@@ -348,100 +325,88 @@ def test_palette_lists_all_commands_and_models(
     drive(scenario)
 
 
-def test_models_are_compared_on_the_classes_and_one_is_chosen(
-    drive: "Drive", lines: Callable[[Any], list[str]]
+async def test_models_are_compared_on_the_classes_and_one_is_chosen(
+    driver: "Driver", lines: Callable[[Any], list[str]]
 ) -> None:
-    async def scenario(driver: "Driver") -> None:
-        controller = driver.app.controller
-        await driver.pilot.press("C")
-        await driver.until(lambda: isinstance(driver.app.screen, Choose))
-        await driver.pilot.pause()
-        text = "\n".join(lines(driver.app))
-        assert "3 photos with different answers" in text
-        first, second, *_ = named_extractors()
-        assert f"{first:<14} 100.0% (50 to 100%)  AUROC 0.80  3 ms  2.0 MB" in text
-        before = controller.model_name
-        other = second if before == first else first
-        await driver.type(other)
-        assert controller.model_name == other
-        await driver.keys("u")
-        assert controller.model_name == before
-        await driver.pilot.press("C")
-        await driver.until(lambda: isinstance(driver.app.screen, Choose))
-        await driver.type("different answers")
-        pane = driver.app.workspace.photos_pane
-        assert pane.gallery.paths == ["/photos/jay/jay-0.jpg", "/photos/owl/owl-0.jpg", "/photos/wren/wren-0.jpg"]
-        assert "photos on which the models disagree 3" in str(pane.border_title)
-
-    drive(scenario)
+    controller = driver.app.controller
+    await driver.pilot.press("C")
+    await driver.until(lambda: isinstance(driver.app.screen, Choose))
+    await driver.pilot.pause()
+    text = "\n".join(lines(driver.app))
+    assert "3 photos with different answers" in text
+    first, second, *_ = named_extractors()
+    assert f"{first:<14} 100.0% (50 to 100%)  AUROC 0.80  3 ms  2.0 MB" in text
+    before = controller.model_name
+    other = second if before == first else first
+    await driver.type(other)
+    assert controller.model_name == other
+    await driver.keys("u")
+    assert controller.model_name == before
+    await driver.pilot.press("C")
+    await driver.until(lambda: isinstance(driver.app.screen, Choose))
+    await driver.type("different answers")
+    pane = driver.app.workspace.photos_pane
+    assert pane.gallery.paths == ["/photos/jay/jay-0.jpg", "/photos/owl/owl-0.jpg", "/photos/wren/wren-0.jpg"]
+    assert "photos on which the models disagree 3" in str(pane.border_title)
 
 
-def test_classes_are_ordered_by_size_and_name_and_keep_their_numbers(
-    drive: "Drive", lines: Callable[[Any], list[str]]
+async def test_classes_are_ordered_by_size_and_name_and_keep_their_numbers(
+    driver: "Driver", lines: Callable[[Any], list[str]]
 ) -> None:
-    async def scenario(driver: "Driver") -> None:
-        def names() -> list[str]:
-            return [line[1:10].strip() for line in lines(driver.app)[2:5]]
+    def names() -> list[str]:
+        return [line[1:10].strip() for line in lines(driver.app)[2:5]]
 
-        assert names() == ["1 jay", "2 owl", "3 wren"]
-        driver.app.workspace.focus_pane("classes")
-        await driver.keys("s", "s")
-        assert names() == ["2 owl", "3 wren", "1 jay"]
-        await driver.keys("s", "s")
-        assert names() == ["1 jay", "2 owl", "3 wren"]
-
-    drive(scenario)
+    assert names() == ["1 jay", "2 owl", "3 wren"]
+    driver.app.workspace.focus_pane("classes")
+    await driver.keys("s", "s")
+    assert names() == ["2 owl", "3 wren", "1 jay"]
+    await driver.keys("s", "s")
+    assert names() == ["1 jay", "2 owl", "3 wren"]
 
 
-def test_misfits_are_listed_likeliest_first_and_can_be_moved(drive: "Drive") -> None:
-    async def scenario(driver: "Driver") -> None:
-        controller, pane = driver.app.controller, driver.app.workspace.photos_pane
-        jay, owl, wren = controller.session.state.classes
-        for entry, key, rank, lead in ((jay, "jay-3.jpg", 2, 0.1), (wren, "wren-2.jpg", 1, 0.3)):
-            controller.reports[entry.id]["rank"][key] = rank
-            controller.reports[entry.id]["rival"][key] = owl.id, lead, lead
-        await driver.keys("exclamation_mark")
-        assert pane.gallery.paths == ["/photos/wren/wren-2.jpg", "/photos/jay/jay-3.jpg"]
-        assert "misfits of all classes 2" in str(pane.border_title)
-        workspace = driver.app.workspace
-        assert not workspace.query_pane.region  # its space is used for the photos
-        assert not workspace.classes_pane.region
-        assert {str(item.name) for item in pane.gallery._items} == {"wren", "jay"}
-        await driver.keys("2")
-        assert driver.counts == {"jay": 6, "owl": 5, "wren": 4}
-        await driver.keys("escape")
-        assert not pane.everywhere
-        assert driver.app.workspace.query_pane.region
-        await driver.keys("exclamation_mark", "shift+tab")
-        assert workspace.classes_pane.has_focus_within
-        assert workspace.classes_pane.region
-        await driver.keys("escape", "f")
-        await driver.type("near copies")
-        assert "no matching photos: near copies" in pane.gallery.empty_text
-
-    drive(scenario)
+async def test_misfits_are_listed_likeliest_first_and_can_be_moved(driver: "Driver") -> None:
+    controller, pane = driver.app.controller, driver.app.workspace.photos_pane
+    jay, owl, wren = controller.session.state.classes
+    for entry, key, rank, lead in ((jay, "jay-3.jpg", 2, 0.1), (wren, "wren-2.jpg", 1, 0.3)):
+        controller.reports[entry.id]["rank"][key] = rank
+        controller.reports[entry.id]["rival"][key] = owl.id, lead, lead
+    await driver.keys("exclamation_mark")
+    assert pane.gallery.paths == ["/photos/wren/wren-2.jpg", "/photos/jay/jay-3.jpg"]
+    assert "misfits of all classes 2" in str(pane.border_title)
+    workspace = driver.app.workspace
+    assert not workspace.query_pane.region  # its space is used for the photos
+    assert not workspace.classes_pane.region
+    assert {str(item.name) for item in pane.gallery._items} == {"wren", "jay"}
+    await driver.keys("2")
+    assert driver.counts == {"jay": 6, "owl": 5, "wren": 4}
+    await driver.keys("escape")
+    assert not pane.everywhere
+    assert driver.app.workspace.query_pane.region
+    await driver.keys("exclamation_mark", "shift+tab")
+    assert workspace.classes_pane.has_focus_within
+    assert workspace.classes_pane.region
+    await driver.keys("escape", "f")
+    await driver.type("near copies")
+    assert "no matching photos: near copies" in pane.gallery.empty_text
 
 
-def test_n_goes_from_the_likeliest_mistake_to_the_next_in_any_class(drive: "Drive") -> None:
-    async def scenario(driver: "Driver") -> None:
-        controller, pane = driver.app.controller, driver.app.workspace.photos_pane
-        jay, owl, wren = controller.session.state.classes
-        for entry, key, rank, lead in ((jay, "jay-3.jpg", 2, 0.1), (wren, "wren-2.jpg", 1, 0.3)):
-            controller.reports[entry.id]["rank"][key] = rank
-            controller.reports[entry.id]["rival"][key] = owl.id, lead, lead
+async def test_n_goes_from_the_likeliest_mistake_to_the_next_in_any_class(driver: "Driver") -> None:
+    controller, pane = driver.app.controller, driver.app.workspace.photos_pane
+    jay, owl, wren = controller.session.state.classes
+    for entry, key, rank, lead in ((jay, "jay-3.jpg", 2, 0.1), (wren, "wren-2.jpg", 1, 0.3)):
+        controller.reports[entry.id]["rank"][key] = rank
+        controller.reports[entry.id]["rival"][key] = owl.id, lead, lead
 
-        def shown() -> str:
-            item = pane.gallery.cursor_item
-            return item.path if item else ""
+    def shown() -> str:
+        item = pane.gallery.cursor_item
+        return item.path if item else ""
 
-        await driver.keys("n")
-        assert shown() == "/photos/wren/wren-2.jpg"
-        await driver.keys("n")
-        assert shown() == "/photos/jay/jay-3.jpg"
-        await driver.keys("N", "2")
-        assert driver.counts == {"jay": 6, "owl": 5, "wren": 4}
-
-    drive(scenario)
+    await driver.keys("n")
+    assert shown() == "/photos/wren/wren-2.jpg"
+    await driver.keys("n")
+    assert shown() == "/photos/jay/jay-3.jpg"
+    await driver.keys("N", "2")
+    assert driver.counts == {"jay": 6, "owl": 5, "wren": 4}
 
 
 def test_groups_of_unknown_photos_become_classes(drive: "Drive", fake_engine: "FakeEngine") -> None:
@@ -482,34 +447,28 @@ def test_class_names_and_counts_of_an_opened_folder_appear_before_its_photos_are
     drive(scenario)
 
 
-def test_the_next_answer_follows_a_removed_one(drive: "Drive") -> None:
-    async def scenario(driver: "Driver") -> None:
-        query, pane = driver.app.controller.query, driver.app.workspace.query_pane
-        await pane.ask_now([f"/queries/{name}.jpg" for name in ("jay-10", "owl-10", "owl-11", "wren-10")])
-        pane.picture.preview.focus()
-        query.show("/queries/owl-10.jpg")
-        await driver.keys("d")
-        assert query.answer is not None
-        assert query.answer["path"] == "/queries/owl-11.jpg"
-        query.show("/queries/wren-10.jpg")
-        await driver.keys("d")
-        assert query.answer["path"] == "/queries/jay-10.jpg"
-
-    drive(scenario)
+async def test_the_next_answer_follows_a_removed_one(driver: "Driver") -> None:
+    query, pane = driver.app.controller.query, driver.app.workspace.query_pane
+    await pane.ask_now([f"/queries/{name}.jpg" for name in ("jay-10", "owl-10", "owl-11", "wren-10")])
+    pane.picture.preview.focus()
+    query.show("/queries/owl-10.jpg")
+    await driver.keys("d")
+    assert query.answer is not None
+    assert query.answer["path"] == "/queries/owl-11.jpg"
+    query.show("/queries/wren-10.jpg")
+    await driver.keys("d")
+    assert query.answer["path"] == "/queries/jay-10.jpg"
 
 
-def test_a_filter_of_the_query_pane_is_shown_and_ended_by_escape(
-    drive: "Drive", lines: "Callable[[App[Any]], list[str]]"
+async def test_a_filter_of_the_query_pane_is_shown_and_ended_by_escape(
+    driver: "Driver", lines: "Callable[[App[Any]], list[str]]"
 ) -> None:
-    async def scenario(driver: "Driver") -> None:
-        pane = driver.app.workspace.query_pane
-        await pane.ask_now([f"/queries/{name}.jpg" for name in ("jay-10", "owl-10", "owl-11")])
-        pane.picture.preview.focus()
-        await driver.keys("f")
-        await driver.type("answer owl")
-        assert "/2 (filtered)" in "".join(lines(driver.app))
-        await driver.keys("escape")
-        assert "(filtered)" not in "".join(lines(driver.app))
-        assert len(driver.app.controller.arrangement.paths) == 3
-
-    drive(scenario)
+    pane = driver.app.workspace.query_pane
+    await pane.ask_now([f"/queries/{name}.jpg" for name in ("jay-10", "owl-10", "owl-11")])
+    pane.picture.preview.focus()
+    await driver.keys("f")
+    await driver.type("answer owl")
+    assert "/2 (filtered)" in "".join(lines(driver.app))
+    await driver.keys("escape")
+    assert "(filtered)" not in "".join(lines(driver.app))
+    assert len(driver.app.controller.arrangement.paths) == 3

@@ -30,42 +30,33 @@ def test_a_digit_labels_the_query(drive: "Drive", size: tuple[int, int]) -> None
     drive(scenario, size=size)
 
 
-def test_browsing_continues_while_both_panes_are_visible(drive: "Drive") -> None:
-    async def scenario(driver: "Driver") -> None:
-        gallery = driver.app.workspace.photos_pane.gallery
-        gallery.focus()
-        await driver.keys("enter")
-        assert driver.app.controller.query.answers
-        assert gallery.has_focus
-
-    drive(scenario)
+async def test_browsing_continues_while_both_panes_are_visible(driver: "Driver") -> None:
+    gallery = driver.app.workspace.photos_pane.gallery
+    gallery.focus()
+    await driver.keys("enter")
+    assert driver.app.controller.query.answers
+    assert gallery.has_focus
 
 
-def test_file_picker_starts_in_the_last_folder(drive: "Drive") -> None:
-    async def scenario(driver: "Driver") -> None:
-        folders = []
-        for keys in (("a", "enter", "escape"), ("p", "escape")):
-            await driver.keys(keys[0])
-            for key in keys[1:]:
-                assert isinstance(driver.app.screen, Picker)
-                await driver.keys(key)
-                if isinstance(driver.app.screen, Picker):
-                    await driver.until(lambda: driver.app.screen.folder == "/photos/jay")  # type: ignore[attr-defined]
-            folders.append(driver.app.workspace.context.browsed)
-        assert folders == ["/photos/jay"] * 2
-
-    drive(scenario)
+async def test_file_picker_starts_in_the_last_folder(driver: "Driver") -> None:
+    folders = []
+    for keys in (("a", "enter", "escape"), ("p", "escape")):
+        await driver.keys(keys[0])
+        for key in keys[1:]:
+            assert isinstance(driver.app.screen, Picker)
+            await driver.keys(key)
+            if isinstance(driver.app.screen, Picker):
+                await driver.until(lambda: driver.app.screen.folder == "/photos/jay")  # type: ignore[attr-defined]
+        folders.append(driver.app.workspace.context.browsed)
+    assert folders == ["/photos/jay"] * 2
 
 
-def test_focused_classes_pane_is_resized(drive: "Drive") -> None:
-    async def scenario(driver: "Driver") -> None:
-        workspace = driver.app.workspace
-        workspace.focus_pane("classes")
-        before, share = workspace.classes_pane.outer_size.width, workspace.context.settings.query_share
-        await driver.keys("right_parenthesis", "right_parenthesis")
-        assert workspace.classes_pane.outer_size.width == before + 10
-        await driver.keys(*["left_parenthesis"] * 9)
-        assert workspace.classes_pane.outer_size.width == 20
-        assert workspace.context.settings.query_share == share
-
-    drive(scenario)
+async def test_focused_classes_pane_is_resized(driver: "Driver") -> None:
+    workspace = driver.app.workspace
+    workspace.focus_pane("classes")
+    before, share = workspace.classes_pane.outer_size.width, workspace.context.settings.query_share
+    await driver.keys("right_parenthesis", "right_parenthesis")
+    assert workspace.classes_pane.outer_size.width == before + 10
+    await driver.keys(*["left_parenthesis"] * 9)
+    assert workspace.classes_pane.outer_size.width == 20
+    assert workspace.context.settings.query_share == share

@@ -17,7 +17,7 @@ from textual.binding import Binding
 from textual.errors import NoWidget
 
 if TYPE_CHECKING:
-    from tests.tui.conftest import Drive, Driver
+    from tests.tui.conftest import Driver
     from tests.tui.fake_engine import FakeEngine
 
 SEEDS, EVENTS = map(int, os.environ.get("FRN_FUZZ", "2x60").split("x"))
@@ -89,46 +89,44 @@ def check(driver: "Driver") -> None:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_random_events_do_not_break_the_app(
-    seed: int, drive: "Drive", fake_engine: "FakeEngine", monkeypatch: pytest.MonkeyPatch
+@pytest.mark.app(size=(100, 30))
+async def test_random_events_do_not_break_the_app(
+    driver: "Driver", seed: int, fake_engine: "FakeEngine", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario(driver: "Driver") -> None:
-        chance = random.Random(seed)
-        monkeypatch.setattr(driver.app, "exit", lambda *_, **__: None)
-        monkeypatch.setattr("textual.pilot.wait_for_idle", asyncio.sleep)  # users do not wait either
-        fake_engine.chance = random.Random(seed)
-        for _ in range(EVENTS):
-            await do_something(driver, chance)
-            check(driver)
-        fake_engine.chance = None
+    chance = random.Random(seed)
+    monkeypatch.setattr(driver.app, "exit", lambda *_, **__: None)
+    monkeypatch.setattr("textual.pilot.wait_for_idle", asyncio.sleep)  # users do not wait either
+    fake_engine.chance = random.Random(seed)
+    for _ in range(EVENTS):
+        await do_something(driver, chance)
+        check(driver)
+    fake_engine.chance = None
 
-        quiet = 0
+    quiet = 0
 
-        def is_quiet() -> bool:
-            """Close the open dialog; return whether nothing has been open for a while, as late keys open more."""
-            nonlocal quiet
-            quiet += 1
-            if driver.app.screen is not driver.app.workspace:
-                driver.app.screen.dismiss(None)
-                quiet = 0
-            driver.app.workspace.query_pane.watched = None
-            driver.app.workspace.workers.cancel_group(driver.app.workspace, "watch")
-            if any(worker.is_running for worker in driver.app.workspace.workers):
-                quiet = 0
-            return quiet > 25
+    def is_quiet() -> bool:
+        """Close the open dialog; return whether nothing has been open for a while, as late keys open more."""
+        nonlocal quiet
+        quiet += 1
+        if driver.app.screen is not driver.app.workspace:
+            driver.app.screen.dismiss(None)
+            quiet = 0
+        driver.app.workspace.query_pane.watched = None
+        driver.app.workspace.workers.cancel_group(driver.app.workspace, "watch")
+        if any(worker.is_running for worker in driver.app.workspace.workers):
+            quiet = 0
+        return quiet > 25
 
-        await driver.until(is_quiet)
-        for _ in range(10 * EVENTS):
-            if not driver.app.controller.session.can_undo:
-                break
-            driver.app.controller.session.undo()
-            await driver.app.controller.sync()
-            check(driver)
-        assert not driver.app.controller.session.can_undo
-        opened = driver.app.controller.project or driver.app.controller.place
-        if opened is None:
-            assert not driver.counts
-        elif opened == "/photos":
-            assert driver.counts == {"jay": 6, "owl": 4, "wren": 5}
-
-    drive(scenario, size=(100, 30))
+    await driver.until(is_quiet)
+    for _ in range(10 * EVENTS):
+        if not driver.app.controller.session.can_undo:
+            break
+        driver.app.controller.session.undo()
+        await driver.app.controller.sync()
+        check(driver)
+    assert not driver.app.controller.session.can_undo
+    opened = driver.app.controller.project or driver.app.controller.place
+    if opened is None:
+        assert not driver.counts
+    elif opened == "/photos":
+        assert driver.counts == {"jay": 6, "owl": 4, "wren": 5}

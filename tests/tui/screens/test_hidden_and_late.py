@@ -70,93 +70,75 @@ def test_keys_in_the_list_of_misfits_do_not_act_on_the_hidden_query(
     drive(scenario)
 
 
-def test_a_crop_has_no_label_before_it_is_classified(drive: Drive, fake_engine: FakeEngine) -> None:
-    async def scenario(driver: Driver) -> None:
-        controller = driver.app.controller
-        await driver.app.workspace.query_pane.ask_now(["/queries/owl-10.jpg"])
-        fake_engine.held["query"] = asyncio.Event()
-        cropping = asyncio.create_task(controller.crop_query("/queries/owl-10.jpg", "/queries/owl-10.jpg#xywh=1,2,3,4"))
-        await asyncio.sleep(0.05)
-        assert "key" not in controller.query.answers[0]
-        fake_engine.held.pop("query").set()
-        await cropping
-        assert "key" in controller.query.answers[0]
-
-    drive(scenario)
+async def test_a_crop_has_no_label_before_it_is_classified(driver: Driver, fake_engine: FakeEngine) -> None:
+    controller = driver.app.controller
+    await driver.app.workspace.query_pane.ask_now(["/queries/owl-10.jpg"])
+    fake_engine.held["query"] = asyncio.Event()
+    cropping = asyncio.create_task(controller.crop_query("/queries/owl-10.jpg", "/queries/owl-10.jpg#xywh=1,2,3,4"))
+    await asyncio.sleep(0.05)
+    assert "key" not in controller.query.answers[0]
+    fake_engine.held.pop("query").set()
+    await cropping
+    assert "key" in controller.query.answers[0]
 
 
-def test_photos_are_added_to_the_class_that_was_chosen_first(drive: Drive, fake_engine: FakeEngine) -> None:
-    async def scenario(driver: Driver) -> None:
-        pane, before = driver.app.workspace.classes_pane, driver.counts
-        first, second = driver.app.controller.session.state.classes[:2]
-        pane.list.choose(first.id)
-        await driver.idle()
-        fake_engine.held["scan"] = asyncio.Event()
-        adding = asyncio.create_task(pane.add_now(["/queries/owl-10.jpg"]))
-        await asyncio.sleep(0.05)
-        pane.list.choose(second.id)
-        await driver.pilot.pause()
-        fake_engine.held.pop("scan").set()
-        await adding
-        assert driver.counts == {**before, first.name: before[first.name] + 1}
-
-    drive(scenario)
+async def test_photos_are_added_to_the_class_that_was_chosen_first(driver: Driver, fake_engine: FakeEngine) -> None:
+    pane, before = driver.app.workspace.classes_pane, driver.counts
+    first, second = driver.app.controller.session.state.classes[:2]
+    pane.list.choose(first.id)
+    await driver.idle()
+    fake_engine.held["scan"] = asyncio.Event()
+    adding = asyncio.create_task(pane.add_now(["/queries/owl-10.jpg"]))
+    await asyncio.sleep(0.05)
+    pane.list.choose(second.id)
+    await driver.pilot.pause()
+    fake_engine.held.pop("scan").set()
+    await adding
+    assert driver.counts == {**before, first.name: before[first.name] + 1}
 
 
-def test_undo_keeps_an_answer_that_was_removed_and_asked_again(drive: Drive) -> None:
-    async def scenario(driver: Driver) -> None:
-        pane, query = driver.app.workspace.query_pane, driver.app.controller.query
-        await pane.ask_now(["/queries/owl-10.jpg", "/queries/jay-10.jpg"])
-        pane.picture.preview.focus()
-        await driver.idle()
-        await driver.keys("d", "2")
-        await pane.ask_now(["/queries/owl-10.jpg"])
-        await driver.keys("u")
-        assert len(query.answers) == 2
-
-    drive(scenario)
+async def test_undo_keeps_an_answer_that_was_removed_and_asked_again(driver: Driver) -> None:
+    pane, query = driver.app.workspace.query_pane, driver.app.controller.query
+    await pane.ask_now(["/queries/owl-10.jpg", "/queries/jay-10.jpg"])
+    pane.picture.preview.focus()
+    await driver.idle()
+    await driver.keys("d", "2")
+    await pane.ask_now(["/queries/owl-10.jpg"])
+    await driver.keys("u")
+    assert len(query.answers) == 2
 
 
-def test_sorted_photos_take_their_boxes_along(drive: Drive, fake_engine: FakeEngine) -> None:
-    async def scenario(driver: Driver) -> None:
-        controller = driver.app.controller
-        whole, box = "/queries/owl-10.jpg", "/queries/owl-10.jpg#xywh=1,2,3,4"
-        await controller.ask([box])
-        controller.label(controller.query.answers, 1)
-        await driver.app.workspace.query_pane.ask_now([whole])
-        said = await sort(controller, "/sorted", [(whole, "owl"), (box, "jay")], move=True)
-        assert said == "1 moved"
-        place = next(answer["path"] for answer in controller.query.answers if "#" not in answer["path"])
-        assert place.startswith("/sorted/")
-        assert f"{place}#xywh=1,2,3,4" in {str(photo.path) for photo in controller.session.state.photos}
-        assert await sort(controller, "/sorted", [(place, "owl")], move=True) == "0 moved, 1 already there"
-
-    drive(scenario)
+async def test_sorted_photos_take_their_boxes_along(driver: Driver, fake_engine: FakeEngine) -> None:
+    controller = driver.app.controller
+    whole, box = "/queries/owl-10.jpg", "/queries/owl-10.jpg#xywh=1,2,3,4"
+    await controller.ask([box])
+    controller.label(controller.query.answers, 1)
+    await driver.app.workspace.query_pane.ask_now([whole])
+    said = await sort(controller, "/sorted", [(whole, "owl"), (box, "jay")], move=True)
+    assert said == "1 moved"
+    place = next(answer["path"] for answer in controller.query.answers if "#" not in answer["path"])
+    assert place.startswith("/sorted/")
+    assert f"{place}#xywh=1,2,3,4" in {str(photo.path) for photo in controller.session.state.photos}
+    assert await sort(controller, "/sorted", [(place, "owl")], move=True) == "0 moved, 1 already there"
 
 
-def test_photos_of_no_class_have_another_word_if_a_class_is_called_so(drive: Drive) -> None:
-    async def scenario(driver: Driver) -> None:
-        controller = driver.app.controller
-        await driver.app.workspace.query_pane.ask_now(["/queries/owl-10.jpg"])
-        controller.set_aside(controller.query.answers)
-        assert [item.said for item in controller.reviewed()] == ["none of these"]
-        controller.session.create("none of these")
-        (item,) = controller.reviewed()
-        assert item.is_other
-        assert item.said == "none of the classes"
-
-    drive(scenario)
+async def test_photos_of_no_class_have_another_word_if_a_class_is_called_so(driver: Driver) -> None:
+    controller = driver.app.controller
+    await driver.app.workspace.query_pane.ask_now(["/queries/owl-10.jpg"])
+    controller.set_aside(controller.query.answers)
+    assert [item.said for item in controller.reviewed()] == ["none of these"]
+    controller.session.create("none of these")
+    (item,) = controller.reviewed()
+    assert item.is_other
+    assert item.said == "none of the classes"
 
 
-def test_photos_of_no_class_are_read_again_with_another_model(drive: Drive, fake_engine: FakeEngine) -> None:
-    async def scenario(driver: Driver) -> None:
-        controller = driver.app.controller
-        await driver.app.workspace.query_pane.ask_now(["/queries/owl-10.jpg"])
-        controller.set_aside(controller.query.answers)
-        await controller.sync()
-        other = controller.session.state.others[0]
-        await controller.change_model("conv4")
-        assert other.key in fake_engine.known
-        assert str(other.path) in {str(photo.path) for photo in controller.session.state.photos}
-
-    drive(scenario)
+async def test_photos_of_no_class_are_read_again_with_another_model(driver: Driver, fake_engine: FakeEngine) -> None:
+    controller = driver.app.controller
+    await driver.app.workspace.query_pane.ask_now(["/queries/owl-10.jpg"])
+    controller.set_aside(controller.query.answers)
+    await controller.sync()
+    other = controller.session.state.others[0]
+    await controller.change_model("conv4")
+    assert other.key in fake_engine.known
+    assert str(other.path) in {str(photo.path) for photo in controller.session.state.photos}

@@ -52,66 +52,57 @@ def test_every_key_runs_its_own_action_in_every_pane_and_in_the_review(
     drive(scenario)
 
 
-def test_every_row_has_a_handler_and_the_review_handles_nothing_else(drive: Drive) -> None:
-    async def scenario(driver: Driver) -> None:
-        await driver.app.workspace.query_pane.ask_now(["/queries"])
-        handlers = [*driver.app.workspace.handlers(), Review]
-        for name, row in BOUND.items():
-            namespace, action, _ = actions.parse(row.action)
-            where = [driver.app] if namespace else handlers
-            assert any(hasattr(handler, f"action_{action}") for handler in where), name
-        await driver.keys("L")
-        review: Any = driver.app.screen
-        for name in ("rename", "add", "new-class"):
-            await review.action_do(name)
-            assert "only in the workspace" in review.jobs._message
-            assert isinstance(driver.app.screen, Review)
-
-    drive(scenario)
+async def test_every_row_has_a_handler_and_the_review_handles_nothing_else(driver: Driver) -> None:
+    await driver.app.workspace.query_pane.ask_now(["/queries"])
+    handlers = [*driver.app.workspace.handlers(), Review]
+    for name, row in BOUND.items():
+        namespace, action, _ = actions.parse(row.action)
+        where = [driver.app] if namespace else handlers
+        assert any(hasattr(handler, f"action_{action}") for handler in where), name
+    await driver.keys("L")
+    review: Any = driver.app.screen
+    for name in ("rename", "add", "new-class"):
+        await review.action_do(name)
+        assert "only in the workspace" in review.jobs._message
+        assert isinstance(driver.app.screen, Review)
 
 
-def test_the_key_line_lists_only_keys_that_currently_work(drive: Drive) -> None:
-    async def scenario(driver: Driver) -> None:
-        workspace = driver.app.workspace
+async def test_the_key_line_lists_only_keys_that_currently_work(driver: Driver) -> None:
+    workspace = driver.app.workspace
 
-        def line() -> str:
-            return str(workspace.query_one("#keys", Static).content)
+    def line() -> str:
+        return str(workspace.query_one("#keys", Static).content)
 
-        workspace.focus_pane("query")
-        await driver.pilot.pause()
-        assert "right" not in line()
-        assert "undo" not in line()
-        await workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
-        assert "right" in line()
-        await driver.keys("y")
-        assert "undo" in line()
-        workspace.focus_pane("classes")
-        await driver.pilot.pause()
-        assert "rename" in line()
-        await driver.keys("d", "d", "d")
-        assert "rename" not in line()
-        for names in FOOTERS.values():
-            assert all(TABLE[name].label for name in names)
-
-    drive(scenario)
+    workspace.focus_pane("query")
+    await driver.pilot.pause()
+    assert "right" not in line()
+    assert "undo" not in line()
+    await workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
+    assert "right" in line()
+    await driver.keys("y")
+    assert "undo" in line()
+    workspace.focus_pane("classes")
+    await driver.pilot.pause()
+    assert "rename" in line()
+    await driver.keys("d", "d", "d")
+    assert "rename" not in line()
+    for names in FOOTERS.values():
+        assert all(TABLE[name].label for name in names)
 
 
-def test_a_line_says_what_a_digit_key_would_do(drive: Drive) -> None:
-    async def scenario(driver: Driver) -> None:
-        workspace, jobs = driver.app.workspace, driver.app.context.jobs
-        await workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
-        workspace.focus_pane("query")
-        await driver.pilot.pause()
-        assert jobs.hint == "1-9: add swan-1.jpg to:  1 jay  2 owl  3 wren"
-        workspace.focus_pane("photos")
-        await driver.pilot.pause()
-        assert jobs.hint == "1-9: move jay-0.jpg to:  1 jay  2 owl  3 wren"
-        await driver.keys("space", "right", "space")
-        assert jobs.hint.startswith("1-9: move 2 photos to:")
-        await driver.keys("3")
-        assert driver.counts["wren"] == 7
-
-    drive(scenario)
+async def test_a_line_says_what_a_digit_key_would_do(driver: Driver) -> None:
+    workspace, jobs = driver.app.workspace, driver.app.context.jobs
+    await workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
+    workspace.focus_pane("query")
+    await driver.pilot.pause()
+    assert jobs.hint == "1-9: add swan-1.jpg to:  1 jay  2 owl  3 wren"
+    workspace.focus_pane("photos")
+    await driver.pilot.pause()
+    assert jobs.hint == "1-9: move jay-0.jpg to:  1 jay  2 owl  3 wren"
+    await driver.keys("space", "right", "space")
+    assert jobs.hint.startswith("1-9: move 2 photos to:")
+    await driver.keys("3")
+    assert driver.counts["wren"] == 7
 
 
 def test_the_docs_contain_the_table() -> None:

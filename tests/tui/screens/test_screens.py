@@ -180,12 +180,10 @@ def test_screens_match_their_stored_text(
     drive(scenario, size=size)
 
 
-def test_fixed_keys_in_the_table_are_bound_by_lists_and_the_app(drive: "Drive") -> None:
-    async def scenario(driver: "Driver") -> None:
-        nodes = [driver.app, driver.app.workspace.photos_pane.gallery]
-        assert {key for node in nodes for key in node._bindings.key_to_bindings} >= FIXED
-
-    drive(scenario, size=(80, 24))
+@pytest.mark.app(size=(80, 24))
+async def test_fixed_keys_in_the_table_are_bound_by_lists_and_the_app(driver: "Driver") -> None:
+    nodes = [driver.app, driver.app.workspace.photos_pane.gallery]
+    assert {key for node in nodes for key in node._bindings.key_to_bindings} >= FIXED
 
 
 def test_help_shows_the_current_keys(drive: "Drive", private_state: Path, lines: Callable[[Any], list[str]]) -> None:
@@ -203,23 +201,19 @@ def test_help_shows_the_current_keys(drive: "Drive", private_state: Path, lines:
     drive(scenario, size=(160, 80))
 
 
-def test_a_page_closes_with_any_of_its_keys(drive: "Drive") -> None:
-    async def scenario(driver: "Driver") -> None:
-        for key in ("escape", "q", "enter", "question_mark"):
-            await driver.keys("question_mark")
-            assert [type(screen) for screen in driver.app.screen_stack[-1:]] == [Page]
-            await driver.keys(key)
-            assert [type(screen) for screen in driver.app.screen_stack[-1:]] == [Workspace]
-
-    drive(scenario, size=(80, 24))
+@pytest.mark.app(size=(80, 24))
+async def test_a_page_closes_with_any_of_its_keys(driver: "Driver") -> None:
+    for key in ("escape", "q", "enter", "question_mark"):
+        await driver.keys("question_mark")
+        assert [type(screen) for screen in driver.app.screen_stack[-1:]] == [Page]
+        await driver.keys(key)
+        assert [type(screen) for screen in driver.app.screen_stack[-1:]] == [Workspace]
 
 
-def test_the_title_follows_the_width(drive: "Drive", lines: Callable[[Any], list[str]]) -> None:
-    async def scenario(driver: "Driver") -> None:
-        for width in (100, 80, 140):
-            await driver.pilot.resize_terminal(width, 30)
-            await driver.pilot.pause()
-            title = lines(driver.app)[0].removesuffix(" (b) ")
-            assert (len(title) + 5, title[-9:]) == (width, "1 problem"), title
-
-    drive(scenario, size=(120, 30))
+@pytest.mark.app(size=(120, 30))
+async def test_the_title_follows_the_width(driver: "Driver", lines: Callable[[Any], list[str]]) -> None:
+    for width in (100, 80, 140):
+        await driver.pilot.resize_terminal(width, 30)
+        await driver.pilot.pause()
+        title = lines(driver.app)[0].removesuffix(" (b) ")
+        assert (len(title) + 5, title[-9:]) == (width, "1 problem"), title

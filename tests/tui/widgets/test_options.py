@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import pytest
 from frn_tui.dialogs.dialogs import Choose
 from frn_tui.dialogs.picker import Picker
 from frn_tui.widgets.lists import Options, Palette
@@ -11,7 +12,7 @@ from textual.message import Message
 from textual.pilot import Pilot
 
 if TYPE_CHECKING:
-    from tests.tui.conftest import Drive, Driver
+    from tests.tui.conftest import Driver
 
 
 def test_page_keys_do_nothing_in_a_hidden_list(play: Callable[..., None]) -> None:
@@ -33,67 +34,59 @@ def test_page_keys_do_nothing_in_a_hidden_list(play: Callable[..., None]) -> Non
     play(options, scenario)
 
 
-def test_page_keys_do_nothing_in_a_palette_before_layout(drive: "Drive") -> None:
-    async def scenario(driver: "Driver") -> None:
-        app = driver.app
-        for show in (app.action_command_palette, app.search_themes):
-            show()
-            palette = app.screen
-            assert isinstance(palette, Palette)
-            palette._action_command_list("page_up")  # the list does not exist yet
-            await driver.pilot.pause()
-            palette.dismiss()
-            palette.dismiss()
-            assert app.screen is app.workspace
-            await driver.pilot.pause()
-        assert not [screen for screen in app.screen_stack if isinstance(screen, CommandPalette)]
-
-    drive(scenario, size=(80, 24))
-
-
-def test_a_closed_palette_does_not_search(drive: "Drive") -> None:
-    async def scenario(driver: "Driver") -> None:
-        app = driver.app
-        app.action_command_palette()
+@pytest.mark.app(size=(80, 24))
+async def test_page_keys_do_nothing_in_a_palette_before_layout(driver: "Driver") -> None:
+    app = driver.app
+    for show in (app.action_command_palette, app.search_themes):
+        show()
         palette = app.screen
         assert isinstance(palette, Palette)
+        palette._action_command_list("page_up")  # the list does not exist yet
         await driver.pilot.pause()
-        palette._gather_commands("a")
         palette.dismiss()
-        palette._gather_commands("ab")
-        assert not [worker for worker in app.workers if worker.node is palette and not worker.is_cancelled]
-        await driver.pilot.pause()
+        palette.dismiss()
         assert app.screen is app.workspace
-
-    drive(scenario, size=(80, 24))
-
-
-def test_only_the_screen_on_top_can_be_answered(drive: "Drive") -> None:
-    async def scenario(driver: "Driver") -> None:
-        app = driver.app
-        await driver.keys("p")
-        below = app.screen
-        assert isinstance(below, Picker)
-        app.push_screen(Choose("above", ["a"]))
         await driver.pilot.pause()
-        below.dismiss(None)
-        assert [type(screen) for screen in app.screen_stack[-2:]] == [Picker, Choose]
-        await driver.keys("escape", "escape")
-        assert app.screen is app.workspace
-
-    drive(scenario, size=(80, 24))
+    assert not [screen for screen in app.screen_stack if isinstance(screen, CommandPalette)]
 
 
-def test_work_may_be_cancelled_before_its_first_step(drive: "Drive") -> None:
-    async def scenario(driver: "Driver") -> None:
-        begun = []
+@pytest.mark.app(size=(80, 24))
+async def test_a_closed_palette_does_not_search(driver: "Driver") -> None:
+    app = driver.app
+    app.action_command_palette()
+    palette = app.screen
+    assert isinstance(palette, Palette)
+    await driver.pilot.pause()
+    palette._gather_commands("a")
+    palette.dismiss()
+    palette._gather_commands("ab")
+    assert not [worker for worker in app.workers if worker.node is palette and not worker.is_cancelled]
+    await driver.pilot.pause()
+    assert app.screen is app.workspace
 
-        async def work(number: int) -> None:
-            begun.append(number)
 
-        driver.app.workspace.context.start(work, 1).cancel()
-        driver.app.workspace.context.start(work, 2)
-        await driver.idle()
-        assert begun == [2]
+@pytest.mark.app(size=(80, 24))
+async def test_only_the_screen_on_top_can_be_answered(driver: "Driver") -> None:
+    app = driver.app
+    await driver.keys("p")
+    below = app.screen
+    assert isinstance(below, Picker)
+    app.push_screen(Choose("above", ["a"]))
+    await driver.pilot.pause()
+    below.dismiss(None)
+    assert [type(screen) for screen in app.screen_stack[-2:]] == [Picker, Choose]
+    await driver.keys("escape", "escape")
+    assert app.screen is app.workspace
 
-    drive(scenario, size=(80, 24))
+
+@pytest.mark.app(size=(80, 24))
+async def test_work_may_be_cancelled_before_its_first_step(driver: "Driver") -> None:
+    begun = []
+
+    async def work(number: int) -> None:
+        begun.append(number)
+
+    driver.app.workspace.context.start(work, 1).cancel()
+    driver.app.workspace.context.start(work, 2)
+    await driver.idle()
+    assert begun == [2]
