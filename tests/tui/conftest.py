@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from itertools import groupby
 from pathlib import Path
@@ -21,8 +21,6 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from tests.tui.fake_engine import FakeEngine
-
-Scenario = Callable[[Pilot[None], list[Message]], Awaitable[None]]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -134,18 +132,21 @@ def driver(
     return opened(fake_engine, **(mark.kwargs if mark else {}))
 
 
+class Drive(AsyncExitStack):
+    """Opens the app as for a `driver`, after a preparation, until the next one is opened or the test ends."""
+
+    def __init__(self, engine: FakeEngine) -> None:
+        super().__init__()
+        self.engine = engine
+
+    async def __call__(self, **options: Any) -> Driver:
+        await self.aclose()
+        return await self.enter_async_context(opened(self.engine, **options))
+
+
 @pytest.fixture
-def drive(fake_engine: FakeEngine, private_state: Path) -> Callable[..., None]:
-    """Run a scenario like a test with a `driver`, after a preparation."""
-
-    def drive(scenario: Callable[[Driver], Awaitable[None]], **options: Any) -> None:
-        async def run() -> None:
-            async with opened(fake_engine, **options) as driver:
-                await scenario(driver)
-
-        asyncio.run(run())
-
-    return drive
+def drive(fake_engine: FakeEngine, private_state: Path) -> Drive:
+    return Drive(fake_engine)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -177,31 +178,33 @@ class Stage(App[None]):
         yield self.widget
 
 
-@pytest.fixture
-def play() -> Callable[..., None]:
-    """Run a scenario on an app that holds one widget.
+class Play(AsyncExitStack):
+    """Opens an app with one widget, until the next one is opened or the test ends.
 
-    The scenario gets the pilot and a list of the messages from the program's own widgets.
+    Returns the pilot and a list of the messages from the program's own widgets.
     """
 
-    def play(widget: Widget, scenario: Scenario, *, size: tuple[int, int] = (80, 24), theme: str | None = None) -> None:
+    async def __call__(
+        self, widget: Widget, *, size: tuple[int, int] = (80, 24), theme: str | None = None
+    ) -> tuple[Pilot[None], list[Message]]:
         told: list[Message] = []
 
         def hear(message: Message) -> None:
             if type(message).__module__.startswith("frn_tui") and not any(message is other for other in told):
                 told.append(message)
 
-        async def run() -> None:
-            app = Stage(widget)
-            if theme is not None:
-                app.theme = theme
-            async with app.run_test(size=size, message_hook=hear) as pilot:
-                await pilot.pause()
-                await scenario(pilot, told)
+        await self.aclose()
+        app = Stage(widget)
+        if theme is not None:
+            app.theme = theme
+        pilot = await self.enter_async_context(app.run_test(size=size, message_hook=hear))
+        await pilot.pause()
+        return pilot, told
 
-        asyncio.run(run())
 
-    return play
+@pytest.fixture
+def play() -> Play:
+    return Play()
 
 
 @pytest.fixture

@@ -1,11 +1,11 @@
 """The complete app with its real engine, driven by key presses."""
 
-import asyncio
 import json
 import os
 import shutil
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 SAMPLES = assets_folder() / "samples"
 Lines = Callable[[Any], list[str]]
-Scenario = Callable[["Driver"], Awaitable[None]]
-DriveReal = Callable[..., None]
 
 pytestmark = pytest.mark.usefixtures("private_state")
 
@@ -38,24 +36,31 @@ def moths_folder(tmp_path: Path) -> Path:
     return tmp_path / "my moths 🦋"
 
 
+class DriveReal(AsyncExitStack):
+    """Opens the app with its engine, which must end with the app; an app that was opened before is closed first."""
+
+    def __init__(self, driver_class: "type[Driver]") -> None:
+        super().__init__()
+        self.driver_class = driver_class
+
+    async def __call__(self, place: Path | str | None = None) -> "Driver":
+        await self.aclose()
+        app = FrnApp(None if place is None else str(place), images="half")
+        self.callback(lambda: _assert_ended(app.engine.pid))
+        driver = self.driver_class(app, await self.enter_async_context(app.run_test(size=(120, 30))))
+        await driver.until(lambda: app.controller.model is not None)
+        if place is not None:  # otherwise a dialog may be waiting
+            await driver.idle()
+        return driver
+
+
 @pytest.fixture
-def drive_real(driver_class: "type[Driver]") -> "DriveReal":
-    """Run a scenario on the app and its engine, which must end with the app."""
+def drive_real(driver_class: "type[Driver]") -> DriveReal:
+    return DriveReal(driver_class)
 
-    def drive(scenario: "Scenario", place: Path | str | None = None) -> None:
-        async def run() -> None:
-            app = FrnApp(None if place is None else str(place), images="half")
-            async with app.run_test(size=(120, 30)) as pilot:
-                driving = driver_class(app, pilot)
-                await driving.until(lambda: app.controller.model is not None)
-                await driving.idle()
-                await scenario(driving)
-                pid = app.engine.pid
-            assert pid is None or not _alive(pid), "the engine outlived the app"
 
-        asyncio.run(run())
-
-    return drive
+def _assert_ended(pid: int | None) -> None:
+    assert pid is None or not _alive(pid), "the engine outlived the app"
 
 
 def _alive(pid: int) -> bool:
@@ -66,224 +71,197 @@ def _alive(pid: int) -> bool:
     return True
 
 
-def test_app_opens_the_samples_and_shows_an_answer(lines: Lines, drive_real: DriveReal) -> None:
-    async def scenario(driver: "Driver") -> None:
-        app, query = driver.app, driver.app.controller.query
-        await driver.until(lambda: len(query.answers) == 18 and "maps" in query.answers[0])
-        await driver.idle()
-        assert len(driver.counts) == 6
-        assert app.controller.session.is_saved  # samples need not be saved
-        screen = "\n".join(lines(app))
-        for words in ("eyed footman", "explained, unknown below", "1/18", "▀▀▀▀", DEFAULT_MODEL, "30 photos"):
-            assert words in screen
-        await driver.keys("full_stop")
-        assert "2/18" in "\n".join(lines(app))
-
-    drive_real(scenario)
+async def test_app_opens_the_samples_and_shows_an_answer(lines: Lines, drive_real: DriveReal) -> None:
+    driver = await drive_real()
+    app, query = driver.app, driver.app.controller.query
+    await driver.until(lambda: len(query.answers) == 18 and "maps" in query.answers[0])
+    await driver.idle()
+    assert len(driver.counts) == 6
+    assert app.controller.session.is_saved  # samples need not be saved
+    screen = "\n".join(lines(app))
+    for words in ("eyed footman", "explained, unknown below", "1/18", "▀▀▀▀", DEFAULT_MODEL, "30 photos"):
+        assert words in screen
+    await driver.keys("full_stop")
+    assert "2/18" in "\n".join(lines(app))
 
 
-def test_folder_is_enrolled_corrected_saved_and_exported(
+async def test_folder_is_enrolled_corrected_saved_and_exported(
     moths_folder: Path, tmp_path: Path, lines: Lines, drive_real: DriveReal
 ) -> None:
-    async def scenario(driver: "Driver") -> None:
-        app, controller = driver.app, driver.app.controller
-        assert list(driver.counts.values()) == [3, 3, 3]
-        await driver.keys("p")
-        assert isinstance(app.screen, Picker)
-        await driver.type(str(SAMPLES / "queries" / "eyed footman 6.jpg"))
-        assert controller.query.answer is not None
-        assert controller.query.answer["path"].endswith("eyed footman 6.jpg")
-        app.workspace.query_pane.picture.preview.focus()
-        await driver.keys("y")
-        assert sum(driver.counts.values()) == 10
-        await driver.keys("y")  # already exists
-        assert sum(driver.counts.values()) == 10
+    driver = await drive_real(moths_folder)
+    app, controller = driver.app, driver.app.controller
+    assert list(driver.counts.values()) == [3, 3, 3]
+    await driver.keys("p")
+    assert isinstance(app.screen, Picker)
+    await driver.type(str(SAMPLES / "queries" / "eyed footman 6.jpg"))
+    assert controller.query.answer is not None
+    assert controller.query.answer["path"].endswith("eyed footman 6.jpg")
+    app.workspace.query_pane.picture.preview.focus()
+    await driver.keys("y")
+    assert sum(driver.counts.values()) == 10
+    await driver.keys("y")  # already exists
+    assert sum(driver.counts.values()) == 10
+    await driver.keys("u")
+    assert sum(driver.counts.values()) == 9
+    await driver.keys("2")
+    assert list(driver.counts.values()) == [3, 4, 3]
+    await driver.keys("ctrl+s")
+    assert isinstance(app.screen, AskText)
+    await driver.type(str(tmp_path / "m"))
+    assert (tmp_path / "m.frn.json").is_file()
+    assert controller.session.is_saved
+    await driver.keys("e")
+    await driver.type("from photo")
+    await driver.type(str(tmp_path / "m.onnx"))
+    import numpy as np
+    import onnxruntime
+    from PIL import Image
+
+    await driver.keys("p")
+    await driver.type(str(SAMPLES / "queries" / "banded footman 7.jpg"))
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
+    pixels = np.asarray(Image.open(SAMPLES / "queries" / "banded footman 7.jpg").convert("RGB"))
+    label, errors = session.run(["label", "class_error"], {"image": pixels})
+    said = {app.workspace.controller.names[score["id"]]: score["error"] for score in controller.query.answer["scores"]}
+    assert str(label) == app.workspace.controller.names[controller.query.answer["scores"][0]["id"]]
+    np.testing.assert_allclose(errors, [said[name] for name in driver.counts], rtol=1e-3)
+
+    driver = await drive_real(tmp_path / "m.frn.json")
+    assert list(driver.counts.values()) == [3, 4, 3]
+    assert driver.app.controller.session.is_saved
+
+
+async def test_every_created_class_can_be_undone(moths_folder: Path, lines: Lines, drive_real: DriveReal) -> None:
+    driver = await drive_real(moths_folder)
+    app = driver.app
+    await driver.keys("A")
+    await driver.type("owl")
+    assert list(driver.counts) == ["banded footman", "bordered footman", "eyed footman", "owl"]
+    await driver.keys("A")
+    await driver.type("owl")  # the key is in use: the app says so and changes nothing
+    assert len(driver.counts) == 4
+    app.workspace.classes_pane.list.focus()
+    await driver.keys("4", "r")
+    await driver.type("Eule [bold]x[/]")
+    assert "Eule [bold]x[/]" in "\n".join(lines(app))
+    app.workspace.classes_pane.chosen = app.controller.session.state.classes[0].id
+    app.workspace.refresh_all()
+    app.workspace.photos_pane.gallery.focus()
+    await driver.keys("space", "space", "4")
+    assert driver.counts == {"banded footman": 1, "bordered footman": 3, "eyed footman": 3, "Eule [bold]x[/]": 2}
+    app.workspace.classes_pane.list.focus()
+    await driver.keys("d")
+    assert "banded footman" not in driver.counts
+    while app.controller.session.can_undo:
         await driver.keys("u")
-        assert sum(driver.counts.values()) == 9
-        await driver.keys("2")
-        assert list(driver.counts.values()) == [3, 4, 3]
-        await driver.keys("ctrl+s")
-        assert isinstance(app.screen, AskText)
-        await driver.type(str(tmp_path / "m"))
-        assert (tmp_path / "m.frn.json").is_file()
-        assert controller.session.is_saved
-        await driver.keys("e")
-        await driver.type("from photo")
-        await driver.type(str(tmp_path / "m.onnx"))
-        import numpy as np
-        import onnxruntime
-        from PIL import Image
-
-        await driver.keys("p")
-        await driver.type(str(SAMPLES / "queries" / "banded footman 7.jpg"))
-        session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
-        pixels = np.asarray(Image.open(SAMPLES / "queries" / "banded footman 7.jpg").convert("RGB"))
-        label, errors = session.run(["label", "class_error"], {"image": pixels})
-        said = {
-            app.workspace.controller.names[score["id"]]: score["error"] for score in controller.query.answer["scores"]
-        }
-        assert str(label) == app.workspace.controller.names[controller.query.answer["scores"][0]["id"]]
-        np.testing.assert_allclose(errors, [said[name] for name in driver.counts], rtol=1e-3)
-
-    drive_real(scenario, moths_folder)
-
-    async def again(driver: "Driver") -> None:
-        assert list(driver.counts.values()) == [3, 4, 3]
-        assert driver.app.controller.session.is_saved
-
-    drive_real(again, tmp_path / "m.frn.json")
+    assert list(driver.counts.values()) == [3, 3, 3]  # the opened project is shown
+    assert app.controller.session.is_saved
+    while app.controller.session.can_redo:
+        await driver.keys("ctrl+r")
+    assert len(driver.counts) == 3
+    assert "banded footman" not in driver.counts
 
 
-def test_every_created_class_can_be_undone(moths_folder: Path, lines: Lines, drive_real: DriveReal) -> None:
-    async def scenario(driver: "Driver") -> None:
-        app = driver.app
-        await driver.keys("A")
-        await driver.type("owl")
-        assert list(driver.counts) == ["banded footman", "bordered footman", "eyed footman", "owl"]
-        await driver.keys("A")
-        await driver.type("owl")  # the key is in use: the app says so and changes nothing
-        assert len(driver.counts) == 4
-        app.workspace.classes_pane.list.focus()
-        await driver.keys("4", "r")
-        await driver.type("Eule [bold]x[/]")
-        assert "Eule [bold]x[/]" in "\n".join(lines(app))
-        app.workspace.classes_pane.chosen = app.controller.session.state.classes[0].id
-        app.workspace.refresh_all()
-        app.workspace.photos_pane.gallery.focus()
-        await driver.keys("space", "space", "4")
-        assert driver.counts == {"banded footman": 1, "bordered footman": 3, "eyed footman": 3, "Eule [bold]x[/]": 2}
-        app.workspace.classes_pane.list.focus()
-        await driver.keys("d")
-        assert "banded footman" not in driver.counts
-        while app.controller.session.can_undo:
-            await driver.keys("u")
-        assert list(driver.counts.values()) == [3, 3, 3]  # the opened project is shown
-        assert app.controller.session.is_saved
-        while app.controller.session.can_redo:
-            await driver.keys("ctrl+r")
-        assert len(driver.counts) == 3
-        assert "banded footman" not in driver.counts
-
-    drive_real(scenario, moths_folder)
-
-
-def test_results_threshold_filter_help_and_confusion_can_be_opened(
+async def test_results_threshold_filter_help_and_confusion_can_be_opened(
     moths_folder: Path, tmp_path: Path, lines: Lines, drive_real: DriveReal
 ) -> None:
-    async def scenario(driver: "Driver") -> None:
-        app, controller = driver.app, driver.app.controller
-        await driver.keys("p")
-        await driver.type(str(SAMPLES / "queries"))
-        assert len(controller.query.answers) == 18
-        for _ in range(3):
-            await driver.keys("plus")
-        before = controller.query.rejected
-        controller.session.set_threshold(0.99)
-        await controller.sync()
-        assert controller.query.rejected == 18 >= before
-        assert "unknown" in "\n".join(lines(app))
-        await driver.keys("0")
-        await driver.keys("L")
-        assert isinstance(app.screen, Review)
-        await driver.keys("s", "s", "g")
-        await driver.keys("e", "enter")
-        await driver.type(str(tmp_path / "results.csv"))
-        rows = (tmp_path / "results.csv").read_text().splitlines()
-        assert len(rows) == 19
-        assert rows[0].startswith("image,verdict,label,probability")
-        await driver.keys("e", "down", "enter")
-        await driver.type(str(tmp_path / "results.jsonl"))
-        first = json.loads((tmp_path / "results.jsonl").read_text().splitlines()[0])
-        classify = ["image", "label", "probability", "probabilities", "errors", "explained", "threshold", "unknown"]
-        assert [*first] == [
-            *classify,
-            "model",
-            "said_by_you",
-            "nearest",
-        ]  # the fields in `frn classify --json`, and more
-        await driver.keys("escape")
-        (answer,) = (answer for answer in controller.query.answers if answer["path"] == first["image"])
-        assert first["threshold"] == answer["threshold"] != controller.threshold
-        await driver.keys("T")
-        await driver.type("1")
-        assert isinstance(app.screen, Page)
-        assert "right with 1 example per class" in "\n".join(lines(app))
-        await driver.keys("escape", "question_mark")
-        assert "add photos or a folder" in "\n".join(lines(app))
-
-    drive_real(scenario, moths_folder)
+    driver = await drive_real(moths_folder)
+    app, controller = driver.app, driver.app.controller
+    await driver.keys("p")
+    await driver.type(str(SAMPLES / "queries"))
+    assert len(controller.query.answers) == 18
+    for _ in range(3):
+        await driver.keys("plus")
+    before = controller.query.rejected
+    controller.session.set_threshold(0.99)
+    await controller.sync()
+    assert controller.query.rejected == 18 >= before
+    assert "unknown" in "\n".join(lines(app))
+    await driver.keys("0")
+    await driver.keys("L")
+    assert isinstance(app.screen, Review)
+    await driver.keys("s", "s", "g")
+    await driver.keys("e", "enter")
+    await driver.type(str(tmp_path / "results.csv"))
+    rows = (tmp_path / "results.csv").read_text().splitlines()
+    assert len(rows) == 19
+    assert rows[0].startswith("image,verdict,label,probability")
+    await driver.keys("e", "down", "enter")
+    await driver.type(str(tmp_path / "results.jsonl"))
+    first = json.loads((tmp_path / "results.jsonl").read_text().splitlines()[0])
+    classify = ["image", "label", "probability", "probabilities", "errors", "explained", "threshold", "unknown"]
+    assert [*first] == [
+        *classify,
+        "model",
+        "said_by_you",
+        "nearest",
+    ]  # the fields in `frn classify --json`, and more
+    await driver.keys("escape")
+    (answer,) = (answer for answer in controller.query.answers if answer["path"] == first["image"])
+    assert first["threshold"] == answer["threshold"] != controller.threshold
+    await driver.keys("T")
+    await driver.type("1")
+    assert isinstance(app.screen, Page)
+    assert "right with 1 example per class" in "\n".join(lines(app))
+    await driver.keys("escape", "question_mark")
+    assert "add photos or a folder" in "\n".join(lines(app))
 
 
-def test_pasted_paths_are_added_or_classified_and_broken_files_are_listed(
+async def test_pasted_paths_are_added_or_classified_and_broken_files_are_listed(
     moths_folder: Path, lines: Lines, drive_real: DriveReal
 ) -> None:
     bad = moths_folder / "bad [red] \x1b[31m.png"
     bad.write_text("no picture")
+    driver = await drive_real(moths_folder)
+    from textual import events
 
-    async def scenario(driver: "Driver") -> None:
-        from textual import events
-
-        app = driver.app
-        app.workspace.query_pane.picture.preview.focus()
-        await driver.pilot.pause()
-        app.workspace.on_paste(events.Paste(f"'{SAMPLES / 'queries' / 'eyed footman 7.jpg'}'"))
-        await driver.idle()
-        assert app.controller.query.answer is not None
-        assert app.controller.query.answer["path"].endswith("eyed footman 7.jpg")
-        app.workspace.classes_pane.list.focus()
-        await driver.pilot.pause()
-        app.workspace.on_paste(events.Paste(f"{SAMPLES / 'queries' / 'banded footman 6.jpg'}\n{bad}"))
-        await driver.idle()
-        assert next(iter(driver.counts.values())) == 4
-        await driver.keys("b")
-        screen = "\n".join(lines(app))
-        assert "is not an image in a known format" in screen
-        assert "\x1b" not in screen
-
-    drive_real(scenario, moths_folder)
+    app = driver.app
+    app.workspace.query_pane.picture.preview.focus()
+    await driver.pilot.pause()
+    app.workspace.on_paste(events.Paste(f"'{SAMPLES / 'queries' / 'eyed footman 7.jpg'}'"))
+    await driver.idle()
+    assert app.controller.query.answer is not None
+    assert app.controller.query.answer["path"].endswith("eyed footman 7.jpg")
+    app.workspace.classes_pane.list.focus()
+    await driver.pilot.pause()
+    app.workspace.on_paste(events.Paste(f"{SAMPLES / 'queries' / 'banded footman 6.jpg'}\n{bad}"))
+    await driver.idle()
+    assert next(iter(driver.counts.values())) == 4
+    await driver.keys("b")
+    screen = "\n".join(lines(app))
+    assert "is not an image in a known format" in screen
+    assert "\x1b" not in screen
 
 
-def test_app_survives_if_its_engine_is_killed(moths_folder: Path, drive_real: DriveReal) -> None:
-    async def scenario(driver: "Driver") -> None:
-        app = driver.app
-        before = app.engine.pid
-        assert before is not None
-        os.kill(before, signal.SIGKILL)
-        await driver.until(lambda: app.engine.state == "dead")
-        await driver.keys("p")
-        await driver.type(str(SAMPLES / "queries" / "eyed footman 6.jpg"))
-        await driver.until(lambda: app.controller.query.answer is not None and "scores" in app.controller.query.answer)
-
-    drive_real(scenario, moths_folder)
+async def test_app_survives_if_its_engine_is_killed(moths_folder: Path, drive_real: DriveReal) -> None:
+    driver = await drive_real(moths_folder)
+    app = driver.app
+    before = app.engine.pid
+    assert before is not None
+    os.kill(before, signal.SIGKILL)
+    await driver.until(lambda: app.engine.state == "dead")
+    await driver.keys("p")
+    await driver.type(str(SAMPLES / "queries" / "eyed footman 6.jpg"))
+    await driver.until(lambda: app.controller.query.answer is not None and "scores" in app.controller.query.answer)
 
 
-def test_unsaved_work_needs_confirmation_and_is_recovered(
-    moths_folder: Path, drive_real: DriveReal, driver_class: "type[Driver]"
-) -> None:
-    async def killed(driver: "Driver") -> None:
-        await driver.keys("A")
-        await driver.type("owl")
-        await driver.app.controller.journal()
-        await driver.keys("ctrl+q")
-        assert isinstance(driver.app.screen, Choose)
-        await driver.keys("escape")
-
-    drive_real(killed, moths_folder)  # the app ends without a final message
+async def test_unsaved_work_needs_confirmation_and_is_recovered(moths_folder: Path, drive_real: DriveReal) -> None:
+    driver = await drive_real(moths_folder)
+    await driver.keys("A")
+    await driver.type("owl")
+    await driver.app.controller.journal()
+    await driver.keys("ctrl+q")
+    assert isinstance(driver.app.screen, Choose)
+    await driver.keys("escape")
+    await drive_real.aclose()  # the app ends without a final message
 
     (path,) = Path(os.environ["FRN_STATE"]).glob("journal-*.json")
     path.with_name("journal-999999.json").write_text(json.dumps({**json.loads(path.read_text()), "process": 999_999}))
     path.unlink()  # as if its process had crashed
 
-    async def scenario(driver: "Driver") -> None:
-        await driver.until(lambda: isinstance(driver.app.screen, Choose))
-        await driver.keys("enter")
-        await driver.until(lambda: "owl" in driver.counts)
-        assert len(driver.counts) == 4
-        assert not driver.app.controller.session.is_saved
-
-    async def run() -> None:
-        app = FrnApp(None, images="half")
-        async with app.run_test(size=(100, 30)) as pilot:
-            await scenario(driver_class(app, pilot))
-
-    asyncio.run(run())
+    driver = await drive_real()
+    await driver.until(lambda: isinstance(driver.app.screen, Choose))
+    await driver.keys("enter")
+    await driver.until(lambda: "owl" in driver.counts)
+    assert len(driver.counts) == 4
+    assert not driver.app.controller.session.is_saved

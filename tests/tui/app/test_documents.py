@@ -76,80 +76,70 @@ async def test_edit_while_a_folder_opens_is_kept(driver: Driver) -> None:
 @pytest.mark.parametrize(
     ("found", "asked"), [(left(), False), (left(place="/photos"), True), (left(project="/home/other.frn.json"), False)]
 )
-def test_unsaved_work_is_not_offered_before_named_files(
+async def test_unsaved_work_is_not_offered_before_named_files(
     drive: Drive, fake_engine: FakeEngine, found: dict[str, Any], asked: bool
 ) -> None:
     fake_engine.left = found
-
-    async def scenario(driver: Driver) -> None:
-        app = driver.app
-        await driver.until(lambda: driver.counts == OPENED)
-        if asked:
-            await driver.until(lambda: "Unsaved work of /photos, 2023-11-14" in title(driver))
-            assert "recover 1 class (finch), 1 photo" in str(app.screen.options)  # type: ignore[attr-defined]
-            await driver.keys("down", "down", "enter")
-        else:
-            await driver.idle()
-            assert app.screen is app.workspace
-            assert any("unsaved work" in note.message for note in app._notifications)
-        await driver.pilot.press("ctrl+o")
-        await driver.until(lambda: isinstance(app.screen, Choose))
-        await driver.type("unsaved work")
-        assert driver.counts == {"finch": 1}
-        assert not app.controller.session.is_saved
-        assert not app.controller.session.can_undo  # one undo removed all classes
-        assert fake_engine.left == {}
-
-    drive(scenario)
-
-
-def test_recovery_is_offered_first_and_can_be_discarded(drive: Drive, fake_engine: FakeEngine) -> None:
-    fake_engine.left = left()
-
-    async def scenario(driver: Driver) -> None:
-        await driver.until(lambda: "an unnamed project" in title(driver))
-        await driver.pilot.press("down", "enter")
-        await driver.until(lambda: driver.app.screen is driver.app.workspace)
+    driver = await drive()
+    app = driver.app
+    await driver.until(lambda: driver.counts == OPENED)
+    if asked:
+        await driver.until(lambda: "Unsaved work of /photos, 2023-11-14" in title(driver))
+        assert "recover 1 class (finch), 1 photo" in str(app.screen.options)  # type: ignore[attr-defined]
+        await driver.keys("down", "down", "enter")
+    else:
         await driver.idle()
-        assert fake_engine.left == {}
+        assert app.screen is app.workspace
+        assert any("unsaved work" in note.message for note in app._notifications)
+    await driver.pilot.press("ctrl+o")
+    await driver.until(lambda: isinstance(app.screen, Choose))
+    await driver.type("unsaved work")
+    assert driver.counts == {"finch": 1}
+    assert not app.controller.session.is_saved
+    assert not app.controller.session.can_undo  # one undo removed all classes
+    assert fake_engine.left == {}
 
-    drive(scenario, app=lambda place, **options: FrnApp(None, **options))
+
+async def test_recovery_is_offered_first_and_can_be_discarded(drive: Drive, fake_engine: FakeEngine) -> None:
+    fake_engine.left = left()
+    driver = await drive(app=lambda place, **options: FrnApp(None, **options))
+    await driver.until(lambda: "an unnamed project" in title(driver))
+    await driver.pilot.press("down", "enter")
+    await driver.until(lambda: driver.app.screen is driver.app.workspace)
+    await driver.idle()
+    assert fake_engine.left == {}
 
 
-def test_work_is_recovered_although_its_model_no_longer_exists(drive: Drive, fake_engine: FakeEngine) -> None:
+async def test_work_is_recovered_although_its_model_no_longer_exists(drive: Drive, fake_engine: FakeEngine) -> None:
     fake_engine.left = {**left(), "model": "/away/features.onnx"}
     fake_engine.gone = {"/away/features.onnx"}
-
-    async def scenario(driver: Driver) -> None:
-        await driver.until(lambda: "an unnamed project" in title(driver))
-        await driver.pilot.press("enter")
-        await driver.until(lambda: driver.app.screen is driver.app.workspace)
-        await driver.idle()
-        assert fake_engine.left == {}
-        assert driver.app.controller.model_name == fake_engine.model != "/away/features.onnx"
-        assert not driver.app.controller.session.is_saved
-
-    drive(scenario, app=lambda place, **options: FrnApp(None, **options))
+    driver = await drive(app=lambda place, **options: FrnApp(None, **options))
+    await driver.until(lambda: "an unnamed project" in title(driver))
+    await driver.pilot.press("enter")
+    await driver.until(lambda: driver.app.screen is driver.app.workspace)
+    await driver.idle()
+    assert fake_engine.left == {}
+    assert driver.app.controller.model_name == fake_engine.model != "/away/features.onnx"
+    assert not driver.app.controller.session.is_saved
 
 
 @pytest.mark.parametrize("option", ["recover", "discard"])
-def test_recovering_one_app_keeps_the_journal_of_another(drive: Drive, fake_engine: FakeEngine, option: str) -> None:
+async def test_recovering_one_app_keeps_the_journal_of_another(
+    drive: Drive, fake_engine: FakeEngine, option: str
+) -> None:
     fake_engine.left, fake_engine.left_before = left("/home/new.frn.json"), [left("/home/old.frn.json")]
-
-    async def scenario(driver: Driver) -> None:
-        await driver.until(lambda: "new.frn.json" in title(driver))
-        await driver.pilot.press(*option, "enter")
-        if option == "discard":
-            await driver.until(lambda: "old.frn.json" in title(driver))
-            await driver.pilot.press("escape")
-        await driver.until(lambda: driver.app.screen is driver.app.workspace)
-        await driver.idle()
-        assert fake_engine.left["project"] == "/home/old.frn.json"
-        await driver.pilot.press("ctrl+o")
-        await driver.until(lambda: isinstance(driver.app.screen, Choose))
-        assert "unsaved work of /home/old.frn.json" in str(driver.app.screen.options)  # type: ignore[attr-defined]
-
-    drive(scenario, app=lambda place, **options: FrnApp(None, **options))
+    driver = await drive(app=lambda place, **options: FrnApp(None, **options))
+    await driver.until(lambda: "new.frn.json" in title(driver))
+    await driver.pilot.press(*option, "enter")
+    if option == "discard":
+        await driver.until(lambda: "old.frn.json" in title(driver))
+        await driver.pilot.press("escape")
+    await driver.until(lambda: driver.app.screen is driver.app.workspace)
+    await driver.idle()
+    assert fake_engine.left["project"] == "/home/old.frn.json"
+    await driver.pilot.press("ctrl+o")
+    await driver.until(lambda: isinstance(driver.app.screen, Choose))
+    assert "unsaved work of /home/old.frn.json" in str(driver.app.screen.options)  # type: ignore[attr-defined]
 
 
 async def test_samples_are_replaced_by_the_first_class_and_restored_by_undo(driver: Driver, lines: Lines) -> None:
@@ -177,38 +167,35 @@ async def test_samples_are_replaced_by_the_first_class_and_restored_by_undo(driv
         assert "frn-tui  samples" in lines(app)[0]
 
 
-def test_new_and_save_as_work(drive: Drive, fake_engine: FakeEngine) -> None:
+async def test_new_and_save_as_work(drive: Drive, fake_engine: FakeEngine) -> None:
     saved: list[str] = []
 
     def save(tell: object, **arguments: str) -> None:
         saved.append(arguments["path"])
 
     fake_engine.op_save = save  # type: ignore[method-assign]
-
-    async def scenario(driver: Driver) -> None:
-        app = driver.app
-        await driver.keys("S")
-        assert app.screen.query_one("Input").value == "photos.frn.json"  # type: ignore[attr-defined]
-        await driver.type("/home/one")
-        await driver.keys("S")
-        await driver.type("/home/two.frn.json")
-        assert saved == ["/home/one.frn.json", "/home/two.frn.json"]
-        assert app.controller.title == "two.frn.json"
-        app.controller.session.create("finch")
-        await driver.pilot.press("ctrl+n")
-        await driver.until(lambda: "unsaved" in title(driver))
-        await driver.type("cancel")
-        assert driver.counts == {**OPENED, "finch": 0}
-        await driver.keys("u", "ctrl+n")
-        assert driver.counts == {}
-        assert app.controller.title == "unsaved"
-        await driver.keys("ctrl+o")
-        assert "/home/two.frn.json" in str(app.screen.options)  # type: ignore[attr-defined]
-
-    drive(scenario)
+    driver = await drive()
+    app = driver.app
+    await driver.keys("S")
+    assert app.screen.query_one("Input").value == "photos.frn.json"  # type: ignore[attr-defined]
+    await driver.type("/home/one")
+    await driver.keys("S")
+    await driver.type("/home/two.frn.json")
+    assert saved == ["/home/one.frn.json", "/home/two.frn.json"]
+    assert app.controller.title == "two.frn.json"
+    app.controller.session.create("finch")
+    await driver.pilot.press("ctrl+n")
+    await driver.until(lambda: "unsaved" in title(driver))
+    await driver.type("cancel")
+    assert driver.counts == {**OPENED, "finch": 0}
+    await driver.keys("u", "ctrl+n")
+    assert driver.counts == {}
+    assert app.controller.title == "unsaved"
+    await driver.keys("ctrl+o")
+    assert "/home/two.frn.json" in str(app.screen.options)  # type: ignore[attr-defined]
 
 
-def test_missing_photos_are_counted_reported_and_found_again(
+async def test_missing_photos_are_counted_reported_and_found_again(
     drive: Drive, fake_engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, lines: Lines
 ) -> None:
     support = {"path": "/p/jay-2.jpg", "key": "jay-2.jpg", "size": 1, "mtime_ns": 1}
@@ -217,48 +204,44 @@ def test_missing_photos_are_counted_reported_and_found_again(
     found = {"state": state, "model": DEFAULT_MODEL, "sha256": f"sha of {DEFAULT_MODEL}"}
     monkeypatch.setattr(fake_engine, "op_load", lambda tell, path: found)
     fake_engine.away = {"/p/jay-1.jpg", "/p/jay-2.jpg"}
-
-    async def scenario(driver: Driver) -> None:
-        app = driver.app
-        fake_engine.known = {"jay-1.jpg"}  # the other photo has no stored features
-        await app.workspace.project_bar.open_place("/home/birds.frn.json")
-        await driver.idle()
-        assert "2 missing (R)" in lines(app)[0]
-        assert app.controller.skipped == {"jay-2.jpg"}
-        assert any("2 missing" in line for line in lines(app)[1:])
-        app.workspace.ask(["/queries/jay-10.jpg"])
-        await driver.idle()
-        assert app.controller.query.answer is not None
-        assert "scores" in app.controller.query.answer
-        assert any("2 examples missing, 1 without stored features" in note.message for note in app._notifications)
-        await app.workspace.project_bar._relocate("/photos/jay")
-        assert app.controller.missing == app.controller.skipped == frozenset()
-        (entry,) = app.controller.session.state.classes
-        assert [str(one.path) for one in entry.supports] == ["/photos/jay/jay-1.jpg", "/photos/jay/jay-2.jpg"]
-        assert not app.controller.session.is_saved
-        await driver.keys("u")
-        assert driver.app.controller.session.is_saved
-        assert "2 missing (R)" in lines(app)[0]  # the project lists the photos in their old places again
-        await driver.keys("ctrl+r")
-        assert "missing" not in lines(app)[0]
-
-    drive(scenario)
+    driver = await drive()
+    app = driver.app
+    fake_engine.known = {"jay-1.jpg"}  # the other photo has no stored features
+    await app.workspace.project_bar.open_place("/home/birds.frn.json")
+    await driver.idle()
+    assert "2 missing (R)" in lines(app)[0]
+    assert app.controller.skipped == {"jay-2.jpg"}
+    assert any("2 missing" in line for line in lines(app)[1:])
+    app.workspace.ask(["/queries/jay-10.jpg"])
+    await driver.idle()
+    assert app.controller.query.answer is not None
+    assert "scores" in app.controller.query.answer
+    assert any("2 examples missing, 1 without stored features" in note.message for note in app._notifications)
+    await app.workspace.project_bar._relocate("/photos/jay")
+    assert app.controller.missing == app.controller.skipped == frozenset()
+    (entry,) = app.controller.session.state.classes
+    assert [str(one.path) for one in entry.supports] == ["/photos/jay/jay-1.jpg", "/photos/jay/jay-2.jpg"]
+    assert not app.controller.session.is_saved
+    await driver.keys("u")
+    assert driver.app.controller.session.is_saved
+    assert "2 missing (R)" in lines(app)[0]  # the project lists the photos in their old places again
+    await driver.keys("ctrl+r")
+    assert "missing" not in lines(app)[0]
 
 
-def test_project_is_opened_by_its_full_path(drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_project_is_opened_by_its_full_path(
+    drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(paths, "AT_START", str(tmp_path))
-
-    async def scenario(driver: Driver) -> None:
-        app = driver.app
-        await app.workspace.project_bar.open_place("birds.frn.json")
-        assert app.controller.project == app.context.settings.recent[0] == f"{tmp_path}/birds.frn.json"
-        await app.workspace.project_bar.open_place("~/birds.frn.json")
-        assert app.controller.project == f"{Path.home()}/birds.frn.json"
-        await driver.keys("S")
-        await driver.type("folder/")
-        assert any("folder/: is a folder; choose a file name in it" in note.message for note in app._notifications)
-
-    drive(scenario)
+    driver = await drive()
+    app = driver.app
+    await app.workspace.project_bar.open_place("birds.frn.json")
+    assert app.controller.project == app.context.settings.recent[0] == f"{tmp_path}/birds.frn.json"
+    await app.workspace.project_bar.open_place("~/birds.frn.json")
+    assert app.controller.project == f"{Path.home()}/birds.frn.json"
+    await driver.keys("S")
+    await driver.type("folder/")
+    assert any("folder/: is a folder; choose a file name in it" in note.message for note in app._notifications)
 
 
 async def test_bundle_is_written_and_unpacked_at_the_given_paths(driver: Driver, fake_engine: FakeEngine) -> None:

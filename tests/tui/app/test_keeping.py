@@ -7,53 +7,47 @@ import pytest
 from frn_tui.client.protocol import EXISTS, EngineError
 from frn_tui.dialogs.dialogs import AskText, Choose
 
-from tests.tui.conftest import Drive, Driver
+from tests.tui.conftest import Drive
 from tests.tui.fake_engine import FakeEngine
 
 
-def test_save_and_quit_saves_under_a_name_and_quits(drive: Drive, fake_engine: FakeEngine) -> None:
+async def test_save_and_quit_saves_under_a_name_and_quits(drive: Drive, fake_engine: FakeEngine) -> None:
     saved: list[str] = []
 
     def save(tell: object, **arguments: str) -> None:
         saved.append(arguments["path"])
 
     fake_engine.op_save = save  # type: ignore[method-assign]
-
-    async def scenario(driver: Driver) -> None:
-        app = driver.app
-        app.controller.session.create("finch")
-        await driver.pilot.press("ctrl+q")
-        await driver.until(lambda: isinstance(app.screen, Choose))
-        await driver.pilot.press(*"save", "enter")
-        await driver.until(lambda: isinstance(app.screen, AskText))
-        field = app.screen.query_one("Input")
-        field.value = "/home/mine"  # type: ignore[attr-defined]
-        await driver.pilot.press("enter")
-        await driver.until(lambda: app._exit)
-        assert saved == ["/home/mine.frn.json"]
-
-    drive(scenario)
+    driver = await drive()
+    app = driver.app
+    app.controller.session.create("finch")
+    await driver.pilot.press("ctrl+q")
+    await driver.until(lambda: isinstance(app.screen, Choose))
+    await driver.pilot.press(*"save", "enter")
+    await driver.until(lambda: isinstance(app.screen, AskText))
+    field = app.screen.query_one("Input")
+    field.value = "/home/mine"  # type: ignore[attr-defined]
+    await driver.pilot.press("enter")
+    await driver.until(lambda: app._exit)
+    assert saved == ["/home/mine.frn.json"]
 
 
-def test_a_save_that_fails_does_not_quit(drive: Drive, fake_engine: FakeEngine) -> None:
+async def test_a_save_that_fails_does_not_quit(drive: Drive, fake_engine: FakeEngine) -> None:
     def save(tell: object, **arguments: str) -> None:
         raise EngineError("/home/x.frn.json: cannot be written (No space left on device, 9 bytes)")
 
     fake_engine.op_save = save  # type: ignore[method-assign]
-
-    async def scenario(driver: Driver) -> None:
-        app = driver.app
-        app.controller.project = "/home/x.frn.json"
-        app.controller.session.create("finch")
-        await driver.pilot.press("ctrl+q")
-        await driver.until(lambda: isinstance(app.screen, Choose))
-        await driver.pilot.press("enter")
-        await driver.idle()
-        assert not app._exit
-        assert app.screen is app.workspace
-        assert not app.controller.session.is_saved
-
-    drive(scenario)
+    driver = await drive()
+    app = driver.app
+    app.controller.project = "/home/x.frn.json"
+    app.controller.session.create("finch")
+    await driver.pilot.press("ctrl+q")
+    await driver.until(lambda: isinstance(app.screen, Choose))
+    await driver.pilot.press("enter")
+    await driver.idle()
+    assert not app._exit
+    assert app.screen is app.workspace
+    assert not app.controller.session.is_saved
 
 
 @pytest.mark.parametrize(
@@ -67,7 +61,7 @@ def test_a_save_that_fails_does_not_quit(drive: Drive, fake_engine: FakeEngine) 
         ("numpy", "arrays", "numpy.load(/home/x)"),
     ],
 )
-def test_export_format_is_chosen_and_replaces_only_on_request(
+async def test_export_format_is_chosen_and_replaces_only_on_request(
     drive: Drive, fake_engine: FakeEngine, chosen: str, what: str, run: str
 ) -> None:
     asked: list[tuple[str, str, bool]] = []
@@ -78,24 +72,21 @@ def test_export_format_is_chosen_and_replaces_only_on_request(
             raise EngineError(f"{path}: is in the way", code=EXISTS)
 
     fake_engine.op_export = export  # type: ignore[assignment, method-assign]
-
-    async def scenario(driver: Driver) -> None:
-        await driver.keys("e")
-        await driver.type(chosen)
-        await driver.until(lambda: isinstance(driver.app.screen, AskText))
-        field = driver.app.screen.query_one("Input")
-        field.value = "/home/x"  # type: ignore[attr-defined]
-        await driver.pilot.press("enter")
-        await driver.until(lambda: isinstance(driver.app.screen, Choose))
-        await driver.pilot.press("enter")
-        await driver.idle()
-        assert asked == [("/home/x", what, False), ("/home/x", what, True)]
-        assert run in driver.app.context.jobs._message
-
-    drive(scenario)
+    driver = await drive()
+    await driver.keys("e")
+    await driver.type(chosen)
+    await driver.until(lambda: isinstance(driver.app.screen, AskText))
+    field = driver.app.screen.query_one("Input")
+    field.value = "/home/x"  # type: ignore[attr-defined]
+    await driver.pilot.press("enter")
+    await driver.until(lambda: isinstance(driver.app.screen, Choose))
+    await driver.pilot.press("enter")
+    await driver.idle()
+    assert asked == [("/home/x", what, False), ("/home/x", what, True)]
+    assert run in driver.app.context.jobs._message
 
 
-def test_o_opens_the_focused_photo(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_o_opens_the_focused_photo(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[list[str]] = []
 
     def popen(command: list[str], **options: object) -> None:
@@ -106,29 +97,26 @@ def test_o_opens_the_focused_photo(drive: Drive, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(subprocess, "Popen", popen)
     monkeypatch.setenv("FRN_VIEWER", sys.executable)
-
-    async def scenario(driver: Driver) -> None:
-        app = driver.app
-        await driver.keys("o")
-        assert started == []
-        await driver.keys("tab", "o")
-        assert started.pop() == [sys.executable, "/photos/jay/jay-0.jpg"]
-        app.workspace.ask(["/queries/owl-10.jpg"])
-        await driver.idle()
-        await driver.keys("tab", "o")
-        assert started.pop() == [sys.executable, "/queries/owl-10.jpg"]
-        monkeypatch.setenv("FRN_VIEWER", "broken")
-        await driver.keys("o")
-        assert any("broken: cannot be started" in note.message for note in app._notifications)
-        monkeypatch.delenv("FRN_VIEWER")
-        monkeypatch.setattr(sys, "platform", "linux")
-        monkeypatch.setenv("DISPLAY", ":0")
-        await driver.keys("o")
-        assert started.pop() == ["xdg-open", "/queries/owl-10.jpg"]
-        for name in ("DISPLAY", "WAYLAND_DISPLAY"):
-            monkeypatch.delenv(name, raising=False)
-        await driver.keys("o")
-        assert any("no desktop to show a photo" in note.message for note in app._notifications)
-        assert not started
-
-    drive(scenario)
+    driver = await drive()
+    app = driver.app
+    await driver.keys("o")
+    assert started == []
+    await driver.keys("tab", "o")
+    assert started.pop() == [sys.executable, "/photos/jay/jay-0.jpg"]
+    app.workspace.ask(["/queries/owl-10.jpg"])
+    await driver.idle()
+    await driver.keys("tab", "o")
+    assert started.pop() == [sys.executable, "/queries/owl-10.jpg"]
+    monkeypatch.setenv("FRN_VIEWER", "broken")
+    await driver.keys("o")
+    assert any("broken: cannot be started" in note.message for note in app._notifications)
+    monkeypatch.delenv("FRN_VIEWER")
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv("DISPLAY", ":0")
+    await driver.keys("o")
+    assert started.pop() == ["xdg-open", "/queries/owl-10.jpg"]
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    await driver.keys("o")
+    assert any("no desktop to show a photo" in note.message for note in app._notifications)
+    assert not started

@@ -30,33 +30,27 @@ async def test_format_and_path_typed_ahead_arrive(driver: Driver, fake_engine: F
     assert text.startswith('{"image"')
 
 
-def test_a_path_with_blanks_can_be_typed_into_the_picker_and_marks_nothing(
+async def test_a_path_with_blanks_can_be_typed_into_the_picker_and_marks_nothing(
     drive: Drive, fake_engine: FakeEngine
 ) -> None:
     fake_engine.FOLDERS = {**FakeEngine.FOLDERS, "/my birds": ["jay-1.jpg", "jay-2.jpg"]}  # type: ignore[misc]
-
-    async def scenario(driver: Driver) -> None:
-        send(driver, "p", *"/my birds/jay-2.jpg", "enter")
-        await driver.until(lambda: driver.app.controller.query.answers)
-        assert [answer["path"] for answer in driver.app.controller.query.answers] == ["/my birds/jay-2.jpg"]
-        assert not isinstance(driver.app.screen, Picker)
-
-    drive(scenario)
+    driver = await drive()
+    send(driver, "p", *"/my birds/jay-2.jpg", "enter")
+    await driver.until(lambda: driver.app.controller.query.answers)
+    assert [answer["path"] for answer in driver.app.controller.query.answers] == ["/my birds/jay-2.jpg"]
+    assert not isinstance(driver.app.screen, Picker)
 
 
-def test_five_hundred_keys_in_one_write_arrive_in_order(drive: Drive) -> None:
+async def test_five_hundred_keys_in_one_write_arrive_in_order(drive: Drive) -> None:
     """Create classes by typing their names: each opens a dialog, is typed and closes it."""
     names = [f"class {number} {'y' * 60}" for number in range(5)]
-
-    async def scenario(driver: Driver) -> None:
-        keys = [key for name in names for key in ("A", *name, "enter")]
-        keys += ["A", *("x" * 200)]
-        assert len(keys) >= 500
-        send(driver, *keys)
-        await driver.until(
-            lambda: [field.value for field in driver.app.screen.query(Line)] == ["x" * 200],
-            seconds=60,
-        )
-        assert [name for name in driver.counts if name.startswith("class")] == names
-
-    drive(scenario, place=str(Path("/photos")))
+    driver = await drive(place=str(Path("/photos")))
+    keys = [key for name in names for key in ("A", *name, "enter")]
+    keys += ["A", *("x" * 200)]
+    assert len(keys) >= 500
+    send(driver, *keys)
+    await driver.until(
+        lambda: [field.value for field in driver.app.screen.query(Line)] == ["x" * 200],
+        seconds=60,
+    )
+    assert [name for name in driver.counts if name.startswith("class")] == names

@@ -10,7 +10,7 @@ from frn_tui.settings.settings import Settings
 from textual.screen import Screen
 
 if TYPE_CHECKING:
-    from tests.tui.conftest import Drive, Driver
+    from tests.tui.conftest import Drive
 
 COLORS = ["truecolor", "256", "standard", "none"]
 THEMES = ["textual-dark", "textual-light", "ansi-dark"]
@@ -21,7 +21,7 @@ SEQUENCE = re.compile(r"\x1b\[([0-9;]*)([A-Za-z])")
 
 
 @pytest.mark.parametrize("colors", COLORS)
-def test_every_size_and_theme_uses_only_available_colours(
+async def test_every_size_and_theme_uses_only_available_colours(
     colors: str,
     drive: "Drive",
     lines: Callable[[Any], list[str]],
@@ -32,23 +32,20 @@ def test_every_size_and_theme_uses_only_available_colours(
         monkeypatch.setenv("NO_COLOR", "1")
     else:
         monkeypatch.setattr("textual.constants.COLOR_SYSTEM", colors)
-
-    async def scenario(driver: "Driver") -> None:
-        assert driver.app.workspace.context.mode == "half"
-        await driver.app.workspace.query_pane.ask_now(["/queries"])
-        for step, size in enumerate(SIZES):  # every pair of size, theme and colour mode occurs
-            driver.app.theme = THEMES[(step + COLORS.index(colors)) % len(THEMES)]
-            await driver.pilot.resize_terminal(*size)
-            for key in KEYS[step].split():
-                await driver.pilot.press(key)
-                await driver.pilot.pause()
-                painted = lines(driver.app)
-                assert len(painted) == size[1]
-                assert "".join(painted).strip()
-                assert not [char for line in painted for char in line if not char.isprintable()]
-                check_colors(sent(driver.app), colors)
-
-    drive(scenario, images="auto")
+    driver = await drive(images="auto")
+    assert driver.app.workspace.context.mode == "half"
+    await driver.app.workspace.query_pane.ask_now(["/queries"])
+    for step, size in enumerate(SIZES):  # every pair of size, theme and colour mode occurs
+        driver.app.theme = THEMES[(step + COLORS.index(colors)) % len(THEMES)]
+        await driver.pilot.resize_terminal(*size)
+        for key in KEYS[step].split():
+            await driver.pilot.press(key)
+            await driver.pilot.pause()
+            painted = lines(driver.app)
+            assert len(painted) == size[1]
+            assert "".join(painted).strip()
+            assert not [char for line in painted for char in line if not char.isprintable()]
+            check_colors(sent(driver.app), colors)
 
 
 def check_colors(text: str, colors: str) -> None:
@@ -64,7 +61,7 @@ def check_colors(text: str, colors: str) -> None:
         assert all(red == green == blue for red, green, blue in shades)
 
 
-def test_single_cell_window_becomes_idle(drive: "Drive", monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_single_cell_window_becomes_idle(drive: "Drive", monkeypatch: pytest.MonkeyPatch) -> None:
     """A scrollbar that covers its own content would appear and disappear forever."""
     laid_out = []
     refresh = Screen._refresh_layout
@@ -74,33 +71,27 @@ def test_single_cell_window_becomes_idle(drive: "Drive", monkeypatch: pytest.Mon
         refresh(screen, *size, **how)
 
     monkeypatch.setattr(Screen, "_refresh_layout", counted)
-
-    async def scenario(driver: "Driver") -> None:
-        for key in ("tab", "question_mark", "ctrl+q"):  # the workspace, a page, a selection list
-            await driver.pilot.resize_terminal(80, 24)
-            await driver.keys(key)
-            await driver.pilot.resize_terminal(1, 1)
-            for _ in range(50):
-                before = len(laid_out)
-                await driver.pilot.pause(0.1)
-                if len(laid_out) == before:
-                    break
-            else:
-                raise AssertionError(f"{driver.app.screen} is laid out again and again")
-            await driver.pilot.press("escape")
-
-    drive(scenario)
+    driver = await drive()
+    for key in ("tab", "question_mark", "ctrl+q"):  # the workspace, a page, a selection list
+        await driver.pilot.resize_terminal(80, 24)
+        await driver.keys(key)
+        await driver.pilot.resize_terminal(1, 1)
+        for _ in range(50):
+            before = len(laid_out)
+            await driver.pilot.pause(0.1)
+            if len(laid_out) == before:
+                break
+        else:
+            raise AssertionError(f"{driver.app.screen} is laid out again and again")
+        await driver.pilot.press("escape")
 
 
 @pytest.mark.parametrize(("no_color", "shown"), [(False, "ansi-light"), (True, "textual-dark")])
-def test_theme_is_remembered_unless_colours_are_off(
+async def test_theme_is_remembered_unless_colours_are_off(
     no_color: bool, shown: str, drive: "Drive", private_state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Settings(theme="ansi-light").write()
     if no_color:
         monkeypatch.setenv("NO_COLOR", "")
-
-    async def scenario(driver: "Driver") -> None:
-        assert driver.app.theme == shown
-
-    drive(scenario, size=(80, 24))
+    driver = await drive(size=(80, 24))
+    assert driver.app.theme == shown

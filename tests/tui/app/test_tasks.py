@@ -183,7 +183,7 @@ def told() -> dict[str, tuple[str, str]]:
 @pytest.mark.parametrize(
     "task", [*TASKS, *(pytest.param(task, marks=pytest.mark.slow) for task in LONG)], ids=lambda task: task.__name__
 )
-def test_a_task_takes_the_documented_number_of_keys(
+async def test_a_task_takes_the_documented_number_of_keys(
     drive: Drive, fake_engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, task: Callable[[User], Awaitable[None]]
 ) -> None:
     world = {f"/five/{name}": [f"{name}-{number}.jpg" for number in range(5)] for name in CLASSES}
@@ -203,17 +203,14 @@ def test_a_task_takes_the_documented_number_of_keys(
         return found
 
     monkeypatch.setattr(FakeEngine, "_answer", answer)
-
-    async def scenario(driver: Driver) -> None:
-        user = User(driver, fake_engine)
-        driver.app.workspace.context.browsed = "/three" if task is three_folders else "/home"
-        if task not in (classes, three_folders, questions):
-            await user.begin()
-        await task(user)
-        assert (task.__doc__ or "").strip().rstrip(".") in told()
-        assert str(user.pressed) == told()[(task.__doc__ or "").strip().rstrip(".")][1]
-
-    drive(scenario, place="/home")
+    driver = await drive(place="/home")
+    user = User(driver, fake_engine)
+    driver.app.workspace.context.browsed = "/three" if task is three_folders else "/home"
+    if task not in (classes, three_folders, questions):
+        await user.begin()
+    await task(user)
+    assert (task.__doc__ or "").strip().rstrip(".") in told()
+    assert str(user.pressed) == told()[(task.__doc__ or "").strip().rstrip(".")][1]
 
 
 def test_five_classes_and_200_answers_take_at_most_half_as_many_keys_as_before() -> None:

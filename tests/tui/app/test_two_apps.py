@@ -16,7 +16,7 @@ from frn_tui.dialogs.dialogs import AskText
 
 from frn.inference.session import ClassEntry, State
 from tests import processes
-from tests.tui.conftest import Drive, Driver
+from tests.tui.conftest import Drive
 from tests.tui.fake_engine import FakeEngine
 
 PROJECT = "/home/birds.frn.json"
@@ -126,28 +126,25 @@ def test_a_project_is_locked_again_after_its_engine_was_killed(
 
 
 @pytest.mark.parametrize(("option", "project"), [("copy", None), ("take it over", PROJECT), ("cancel", "before")])
-def test_second_app_can_save_a_copy_or_take_over(
+async def test_second_app_can_save_a_copy_or_take_over(
     drive: Drive, fake_engine: FakeEngine, option: str, project: str | None
 ) -> None:
     fake_engine.holders[PROJECT] = 4321
-
-    async def scenario(driver: Driver) -> None:
-        app = driver.app
-        app.controller.project = "before"
-        app.controller.session.mark_saved()
-        app.workspace.classes_pane.add([PROJECT])
-        asked = "open in another frn-tui (process 4321)"
-        await driver.until(lambda: asked in getattr(app.screen, "dialog_title", ""))
-        await driver.type(option)
-        await driver.idle()
-        assert app.controller.project == project
-        assert ("jay" in driver.counts and len(driver.counts) == 1) == (option != "cancel")
-        assert fake_engine.locked == (project if option != "cancel" else None)
-
-    drive(scenario)
+    driver = await drive()
+    app = driver.app
+    app.controller.project = "before"
+    app.controller.session.mark_saved()
+    app.workspace.classes_pane.add([PROJECT])
+    asked = "open in another frn-tui (process 4321)"
+    await driver.until(lambda: asked in getattr(app.screen, "dialog_title", ""))
+    await driver.type(option)
+    await driver.idle()
+    assert app.controller.project == project
+    assert ("jay" in driver.counts and len(driver.counts) == 1) == (option != "cancel")
+    assert fake_engine.locked == (project if option != "cancel" else None)
 
 
-def test_saving_a_project_taken_over_by_another_app_asks_for_another_name(
+async def test_saving_a_project_taken_over_by_another_app_asks_for_another_name(
     drive: Drive, fake_engine: FakeEngine
 ) -> None:
     saved: list[str] = []
@@ -160,13 +157,10 @@ def test_saving_a_project_taken_over_by_another_app_asks_for_another_name(
         saved.append(arguments["path"])
 
     fake_engine.op_save = save  # type: ignore[method-assign]
-
-    async def scenario(driver: Driver) -> None:
-        driver.app.controller.project = PROJECT
-        await driver.pilot.press("ctrl+s")
-        await driver.until(lambda: isinstance(driver.app.screen, AskText))
-        await driver.type("/home/mine")
-        assert saved == ["/home/mine.frn.json"]
-        assert driver.app.controller.session.is_saved
-
-    drive(scenario)
+    driver = await drive()
+    driver.app.controller.project = PROJECT
+    await driver.pilot.press("ctrl+s")
+    await driver.until(lambda: isinstance(driver.app.screen, AskText))
+    await driver.type("/home/mine")
+    assert saved == ["/home/mine.frn.json"]
+    assert driver.app.controller.session.is_saved

@@ -84,22 +84,18 @@ def test_names_are_sorted_in_natural_order() -> None:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (140, 40)])
-def test_keys_typed_ahead_of_a_dialog_are_not_lost(drive: Drive, size: tuple[int, int]) -> None:
-    async def scenario(driver: Driver) -> None:
-        app = driver.app
-        for name in ("finch", "greenfinch"):
-            for key in ["A", *name, "enter"]:
-                app.post_message(
-                    events.Key(key, None if len(key) > 1 else key)
-                )  # keys arrive faster than they are handled
-            await driver.idle()
-            await driver.until(lambda: app.screen is app.workspace)
-        assert list(driver.counts)[3:] == ["finch", "greenfinch"]
-        for key in ["p", *"/queries", "enter"]:
-            app.post_message(events.Key("slash" if key == "/" else key, None if len(key) > 1 else key))
-        await driver.until(lambda: len(app.controller.query.answers) == 6)
-
-    drive(scenario, size=size)
+async def test_keys_typed_ahead_of_a_dialog_are_not_lost(drive: Drive, size: tuple[int, int]) -> None:
+    driver = await drive(size=size)
+    app = driver.app
+    for name in ("finch", "greenfinch"):
+        for key in ["A", *name, "enter"]:
+            app.post_message(events.Key(key, None if len(key) > 1 else key))  # keys arrive faster than they are handled
+        await driver.idle()
+        await driver.until(lambda: app.screen is app.workspace)
+    assert list(driver.counts)[3:] == ["finch", "greenfinch"]
+    for key in ["p", *"/queries", "enter"]:
+        app.post_message(events.Key("slash" if key == "/" else key, None if len(key) > 1 else key))
+    await driver.until(lambda: len(app.controller.query.answers) == 6)
 
 
 async def test_renaming_to_another_class_merges_after_confirmation(driver: Driver) -> None:
@@ -240,16 +236,15 @@ async def test_the_preview_of_a_folder_counts_its_contents(driver: Driver, lines
     assert "0 folders, " in "\n".join(lines(driver.app))
 
 
-def test_an_empty_folder_can_be_typed(drive: Drive, fake_engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_empty_folder_can_be_typed(
+    drive: Drive, fake_engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(fake_engine, "FOLDERS", {**fake_engine.FOLDERS, "/inbox": []})
-
-    async def scenario(driver: Driver) -> None:
-        await opened(driver, "w")
-        await driver.pilot.press(*"/inbox", "enter")
-        await driver.until(lambda: driver.app.workspace.query_pane.watched == "/inbox")
-        await driver.keys("w")
-
-    drive(scenario)
+    driver = await drive()
+    await opened(driver, "w")
+    await driver.pilot.press(*"/inbox", "enter")
+    await driver.until(lambda: driver.app.workspace.query_pane.watched == "/inbox")
+    await driver.keys("w")
 
 
 async def test_the_mouse_can_go_up_accept_and_cancel(driver: Driver) -> None:
@@ -270,18 +265,15 @@ async def test_the_mouse_can_go_up_accept_and_cancel(driver: Driver) -> None:
     assert driver.app.controller.query.answers[0]["path"] == "/photos/jay/jay-0.jpg"
 
 
-def test_subfolder_is_found_by_a_few_letters(drive: Drive, fake_engine: FakeEngine) -> None:
+async def test_subfolder_is_found_by_a_few_letters(drive: Drive, fake_engine: FakeEngine) -> None:
     deep = {"/photos/owl/barn/night": ["owl-50.jpg"], "/photos/owl/barn": ["night"]}
     fake_engine.FOLDERS = {**FakeEngine.FOLDERS, **deep}  # type: ignore[misc]
-
-    async def scenario(driver: Driver) -> None:
-        picker = await opened(driver)
-        await driver.pilot.press("ctrl+f")
-        await driver.until(lambda: getattr(driver.app.screen, "dialog_title", "") == "Folders below")
-        await driver.pilot.press(*"obnight", "enter")
-        await driver.until(lambda: picker.folder == "/photos/owl/barn/night")
-
-    drive(scenario)
+    driver = await drive()
+    picker = await opened(driver)
+    await driver.pilot.press("ctrl+f")
+    await driver.until(lambda: getattr(driver.app.screen, "dialog_title", "") == "Folders below")
+    await driver.pilot.press(*"obnight", "enter")
+    await driver.until(lambda: picker.folder == "/photos/owl/barn/night")
 
 
 async def test_a_field_shows_the_end_of_a_long_pasted_text(driver: Driver) -> None:

@@ -14,34 +14,31 @@ if TYPE_CHECKING:
 Lines = Callable[[Any], list[str]]
 
 
-def test_three_steps_of_the_guide_disappear_when_done(drive: "Drive", lines: Lines) -> None:
-    async def scenario(driver: "Driver") -> None:
-        workspace = driver.app.workspace
-        assert "is the next answer" not in "\n".join(lines(driver.app))  # a path was given
-        await workspace.controller.open_folder(None, (await workspace.controller.scan("/photos"))["classes"])
-        await workspace.query_pane.ask_now(["/queries"])
-        await driver.idle()
-        text = "\n".join(lines(driver.app))
-        assert "1 . shows the next answer" in text
-        await driver.keys("full_stop")
-        assert "✓ . shows the next answer" in "\n".join(lines(driver.app))
-        await workspace.classes_pane.add_now(["/photos"])
-        await driver.idle()
-        assert "✓ a adds" in "\n".join(lines(driver.app))
-        await workspace.query_pane.ask_now(["/photos/jay/jay-0.jpg"])
-        await driver.idle()
-        assert "p classifies your own photo" not in "\n".join(lines(driver.app))
-
-    drive(scenario)
+async def test_three_steps_of_the_guide_disappear_when_done(drive: "Drive", lines: Lines) -> None:
+    driver = await drive()
+    workspace = driver.app.workspace
+    assert "is the next answer" not in "\n".join(lines(driver.app))  # a path was given
+    await workspace.controller.open_folder(None, (await workspace.controller.scan("/photos"))["classes"])
+    await workspace.query_pane.ask_now(["/queries"])
+    await driver.idle()
+    text = "\n".join(lines(driver.app))
+    assert "1 . shows the next answer" in text
+    await driver.keys("full_stop")
+    assert "✓ . shows the next answer" in "\n".join(lines(driver.app))
+    await workspace.classes_pane.add_now(["/photos"])
+    await driver.idle()
+    assert "✓ a adds" in "\n".join(lines(driver.app))
+    await workspace.query_pane.ask_now(["/photos/jay/jay-0.jpg"])
+    await driver.idle()
+    assert "p classifies your own photo" not in "\n".join(lines(driver.app))
+    await drive.aclose()
     assert Settings.read().guided
 
-    async def again(driver: "Driver") -> None:
-        controller = driver.app.controller
-        await controller.open_folder(None, (await controller.scan("/photos"))["classes"])
-        await driver.idle()
-        assert not driver.app.workspace.classes_pane.guide.display
-
-    drive(again)
+    driver = await drive()
+    controller = driver.app.controller
+    await controller.open_folder(None, (await controller.scan("/photos"))["classes"])
+    await driver.idle()
+    assert not driver.app.workspace.classes_pane.guide.display
 
 
 def test_first_sample_file_exists() -> None:

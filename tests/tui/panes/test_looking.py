@@ -178,7 +178,7 @@ async def test_an_80_column_terminal_shows_one_pane_at_a_time(driver: "Driver") 
     assert workspace.query_pane.picture.preview.size.area > 0.33 * 80 * 24
 
 
-def test_model_without_error_maps_shows_the_photo_and_says_why(
+async def test_model_without_error_maps_shows_the_photo_and_says_why(
     drive: "Drive", lines: Lines, fake_engine: "FakeEngine", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     about = fake_engine.op_open_model(lambda event: None, "srm.onnx") | {"head": "srm", "has_maps": False}
@@ -189,16 +189,13 @@ def test_model_without_error_maps_shows_the_photo_and_says_why(
 
     monkeypatch.setattr(fake_engine, "op_open_model", lambda tell, model: about)
     monkeypatch.setattr(fake_engine, "op_query", query)
-
-    async def scenario(driver: "Driver") -> None:
-        workspace = driver.app.workspace
-        workspace.ask(["/queries/owl-10.jpg"])
-        await driver.idle()
-        shown = "\n".join(lines(driver.app))
-        assert "no error map: srm is not an FRN head" in shown
-        assert "error map of" not in shown
-        await driver.keys("H", "J")
-        assert "joint classification needs an FRN head" in "\n".join(lines(driver.app))
-        assert not driver.app.controller.query.jointly
-
-    drive(scenario)
+    driver = await drive()
+    workspace = driver.app.workspace
+    workspace.ask(["/queries/owl-10.jpg"])
+    await driver.idle()
+    shown = "\n".join(lines(driver.app))
+    assert "no error map: srm is not an FRN head" in shown
+    assert "error map of" not in shown
+    await driver.keys("H", "J")
+    assert "joint classification needs an FRN head" in "\n".join(lines(driver.app))
+    assert not driver.app.controller.query.jointly

@@ -209,31 +209,29 @@ async def test_filter_and_search_limit_the_visible_photos(driver: Driver, lines:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (140, 40)])
-def test_threshold_is_set_by_key_number_and_mouse(drive: Drive, lines: Lines, size: tuple[int, int]) -> None:
-    async def scenario(driver: Driver) -> None:
-        await opened(driver)
-        if not driver.app.screen.query_one(Histogram).display:
-            await driver.keys("D")
-        assert "unknown typically below 40.0%: 1 of 5 photos, 0 of 15 examples" in "\n".join(lines(driver.app))
-        await driver.pilot.press(*["plus"] * 6)
-        await driver.idle()
-        assert "unknown below 46.0%: 5 of 5 photos" in "\n".join(lines(driver.app))
-        await driver.keys("percent_sign")
-        await driver.type("36.5")
-        assert driver.app.controller.threshold == 0.365
-        await driver.keys("percent_sign")
-        await driver.type("")
-        assert driver.app.controller.session.state.threshold is None
-        await driver.keys("percent_sign")
-        await driver.type("many")
-        assert driver.app.controller.threshold == 0.4
-        histogram = driver.app.screen.query_one(Histogram)
-        await driver.pilot.click(histogram, offset=(LABEL, 1))
-        await driver.idle()
-        assert driver.app.controller.threshold == pytest.approx(0.35, abs=0.01)
-        assert driver.app.controller.query.rejected == 0
-
-    drive(scenario, size=size)
+async def test_threshold_is_set_by_key_number_and_mouse(drive: Drive, lines: Lines, size: tuple[int, int]) -> None:
+    driver = await drive(size=size)
+    await opened(driver)
+    if not driver.app.screen.query_one(Histogram).display:
+        await driver.keys("D")
+    assert "unknown typically below 40.0%: 1 of 5 photos, 0 of 15 examples" in "\n".join(lines(driver.app))
+    await driver.pilot.press(*["plus"] * 6)
+    await driver.idle()
+    assert "unknown below 46.0%: 5 of 5 photos" in "\n".join(lines(driver.app))
+    await driver.keys("percent_sign")
+    await driver.type("36.5")
+    assert driver.app.controller.threshold == 0.365
+    await driver.keys("percent_sign")
+    await driver.type("")
+    assert driver.app.controller.session.state.threshold is None
+    await driver.keys("percent_sign")
+    await driver.type("many")
+    assert driver.app.controller.threshold == 0.4
+    histogram = driver.app.screen.query_one(Histogram)
+    await driver.pilot.click(histogram, offset=(LABEL, 1))
+    await driver.idle()
+    assert driver.app.controller.threshold == pytest.approx(0.35, abs=0.01)
+    assert driver.app.controller.query.rejected == 0
 
 
 async def test_photos_are_copied_into_folders_unless_a_move_is_requested(
@@ -376,17 +374,15 @@ def test_a_histogram_shows_every_value_and_its_height() -> None:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (60, 20)])
-def test_summary_and_caption_are_not_cut(drive: Drive, lines: Lines, size: tuple[int, int]) -> None:
-    async def scenario(driver: Driver) -> None:
-        await driver.app.workspace.query_pane.ask_now(["/queries/jay-10.jpg"])
-        await driver.pilot.pause()
-        words = " ".join("".join(line[1:22] for line in lines(driver.app)).split())
-        if size == (60, 20):
-            assert "dark: explained light: not H: blend" in words
-        await driver.keys("L")
-        assert "Answers · 1 of 1" in lines(driver.app)[0]
-
-    drive(scenario, size=size)
+async def test_summary_and_caption_are_not_cut(drive: Drive, lines: Lines, size: tuple[int, int]) -> None:
+    driver = await drive(size=size)
+    await driver.app.workspace.query_pane.ask_now(["/queries/jay-10.jpg"])
+    await driver.pilot.pause()
+    words = " ".join("".join(line[1:22] for line in lines(driver.app)).split())
+    if size == (60, 20):
+        assert "dark: explained light: not H: blend" in words
+    await driver.keys("L")
+    assert "Answers · 1 of 1" in lines(driver.app)[0]
 
 
 async def test_none_of_these_is_kept_sorted_separately_and_can_be_undone(
@@ -443,51 +439,46 @@ def test_tile_shows_label_probability_or_explained_share() -> None:
 
 
 @pytest.mark.parametrize(("size", "least"), [((80, 24), 8), ((140, 40), 32)])
-def test_photos_fill_the_review(
+async def test_photos_fill_the_review(
     drive: Drive, fake_engine: FakeEngine, lines: Lines, size: tuple[int, int], least: int
 ) -> None:
     folders = {**FakeEngine.FOLDERS, "/many": [f"jay-{number}.jpg" for number in range(100, 220)]}
     fake_engine.FOLDERS = folders  # type: ignore[misc]
+    driver = await drive(size=size)
+    driver.app.workspace.ask(["/many"])
+    await driver.idle()
+    await driver.keys("L")
 
-    async def scenario(driver: Driver) -> None:
-        driver.app.workspace.ask(["/many"])
-        await driver.idle()
-        await driver.keys("L")
+    def whole() -> int:
+        return "\n".join(lines(driver.app)).count("jay 0.90") - 1  # one name also appears in the details line
 
-        def whole() -> int:
-            return "\n".join(lines(driver.app)).count("jay 0.90") - 1  # one name also appears in the details line
-
-        assert whole() >= least
-        if size == (140, 40):
-            assert driver.app.screen.query_one(Histogram).display
-            await driver.keys("left_curly_bracket", "left_curly_bracket")
-            assert "\n".join(lines(driver.app)).count("○") >= 60
-
-    drive(scenario, size=size)
+    assert whole() >= least
+    if size == (140, 40):
+        assert driver.app.screen.query_one(Histogram).display
+        await driver.keys("left_curly_bracket", "left_curly_bracket")
+        assert "\n".join(lines(driver.app)).count("○") >= 60
 
 
 @pytest.mark.parametrize("size", [(80, 24), (140, 40)])
-def test_enlarged_photo_can_be_labelled_and_closed_step_by_step(
+async def test_enlarged_photo_can_be_labelled_and_closed_step_by_step(
     drive: Drive, lines: Lines, size: tuple[int, int]
 ) -> None:
-    async def scenario(driver: Driver) -> None:
-        review = await opened(driver)
-        await driver.keys("l", "enter")
-        assert "error map of jay" in "\n".join(lines(driver.app))
-        assert "nearest: jay/jay-0.jpg" in "\n".join(lines(driver.app))
-        await driver.keys("j", "1")  # label the owl as a jay
-        assert driver.counts == {"jay": 7, "owl": 4, "wren": 5}
-        assert shown(driver) == "/queries/owl-11.jpg"  # the next photo is shown
-        await driver.keys("k", "x", "u")
-        assert shown(driver) == "/queries/owl-11.jpg"
-        await driver.keys("escape", "space", "escape")
-        assert review.gallery.selection == []
-        assert driver.app.screen is review
-        await driver.keys("enter", "enter")
-        assert not review.is_current
-        assert shown(driver) == "/queries/swan-1.jpg"
-
-    drive(scenario, size=size)
+    driver = await drive(size=size)
+    review = await opened(driver)
+    await driver.keys("l", "enter")
+    assert "error map of jay" in "\n".join(lines(driver.app))
+    assert "nearest: jay/jay-0.jpg" in "\n".join(lines(driver.app))
+    await driver.keys("j", "1")  # label the owl as a jay
+    assert driver.counts == {"jay": 7, "owl": 4, "wren": 5}
+    assert shown(driver) == "/queries/owl-11.jpg"  # the next photo is shown
+    await driver.keys("k", "x", "u")
+    assert shown(driver) == "/queries/owl-11.jpg"
+    await driver.keys("escape", "space", "escape")
+    assert review.gallery.selection == []
+    assert driver.app.screen is review
+    await driver.keys("enter", "enter")
+    assert not review.is_current
+    assert shown(driver) == "/queries/swan-1.jpg"
 
 
 async def test_v_extends_the_selection_and_an_empty_list_says_why(driver: Driver, lines: Lines) -> None:
@@ -516,7 +507,7 @@ async def test_n_goes_to_the_next_doubtful_answer(driver: Driver) -> None:
     assert "no doubtful answers" in review.jobs._message
 
 
-def test_answers_are_judged_together_on_request(
+async def test_answers_are_judged_together_on_request(
     drive: Drive, fake_engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, lines: Lines
 ) -> None:
     asked: list[bool] = []
@@ -527,19 +518,16 @@ def test_answers_are_judged_together_on_request(
         query(tell, paths)
 
     monkeypatch.setattr(fake_engine, "op_query", noted)
-
-    async def scenario(driver: Driver) -> None:
-        await opened(driver)
-        assert not any(asked)
-        await driver.keys("J")
-        assert any(asked)
-        assert "classified jointly" in lines(driver.app)[0]
-        asked.clear()
-        await driver.keys("J")
-        assert asked
-        assert not any(asked)
-
-    drive(scenario)
+    driver = await drive()
+    await opened(driver)
+    assert not any(asked)
+    await driver.keys("J")
+    assert any(asked)
+    assert "classified jointly" in lines(driver.app)[0]
+    asked.clear()
+    await driver.keys("J")
+    assert asked
+    assert not any(asked)
 
 
 async def test_table_shows_an_image_in_each_row_and_is_sorted_by_its_columns(driver: Driver, lines: Lines) -> None:

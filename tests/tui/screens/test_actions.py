@@ -184,7 +184,7 @@ async def test_picker_moves_between_folders_and_accepts_marked_entries(driver: "
     assert isinstance(app.screen, Page)
 
 
-def test_the_picker_lays_out_only_visible_entries(
+async def test_the_picker_lays_out_only_visible_entries(
     drive: "Drive",
     fake_engine: "FakeEngine",
     lines: "Callable[[App[Any]], list[str]]",
@@ -194,29 +194,27 @@ def test_the_picker_lays_out_only_visible_entries(
     monkeypatch.setattr(fake_engine, "FOLDERS", {**fake_engine.FOLDERS, "/many": names})
     laid_out: list[str] = []
 
-    async def scenario(driver: "Driver") -> None:
-        app = driver.app
-        await driver.pilot.press("a")
-        await driver.until(lambda: isinstance(app.screen, Picker))
-        picker = app.screen
-        assert isinstance(picker, Picker)
-        render = picker_module._Line.render_strips
+    driver = await drive()
+    app = driver.app
+    await driver.pilot.press("a")
+    await driver.until(lambda: isinstance(app.screen, Picker))
+    picker = app.screen
+    assert isinstance(picker, Picker)
+    render = picker_module._Line.render_strips
 
-        def noted(line: picker_module._Line, *words: Any) -> Any:
-            laid_out.append(line.entry["name"])
-            return render(line, *words)
+    def noted(line: picker_module._Line, *words: Any) -> Any:
+        laid_out.append(line.entry["name"])
+        return render(line, *words)
 
-        monkeypatch.setattr(picker_module._Line, "render_strips", noted)
-        picker.open("/many")
-        await driver.until(lambda: picker.folder == "/many")
-        await driver.pilot.press("space", "pagedown", "space", "end")
-        assert "elk-09999.jpg" in laid_out
-        assert len(picker.marked) == 2
-        assert not any("✓" in line for line in lines(app))  # the end of the displayed list
-        await driver.pilot.press("space")
-        assert any("✓▫ elk-09999.jpg" in line for line in lines(app))
-
-    drive(scenario)
+    monkeypatch.setattr(picker_module._Line, "render_strips", noted)
+    picker.open("/many")
+    await driver.until(lambda: picker.folder == "/many")
+    await driver.pilot.press("space", "pagedown", "space", "end")
+    assert "elk-09999.jpg" in laid_out
+    assert len(picker.marked) == 2
+    assert not any("✓" in line for line in lines(app))  # the end of the displayed list
+    await driver.pilot.press("space")
+    assert any("✓▫ elk-09999.jpg" in line for line in lines(app))
     assert len(set(laid_out)) < 200
 
 
@@ -250,79 +248,74 @@ async def test_photos_without_a_class_become_one_with_their_folders_name(driver:
     assert driver.counts == {"queries": 1, "jay": 6, "bird": 4}
 
 
-def test_recent_folders_are_offered_and_unsaved_work_needs_confirmation(drive: "Drive", private_state: "Path") -> None:
+async def test_recent_folders_are_offered_and_unsaved_work_needs_confirmation(
+    drive: "Drive", private_state: "Path"
+) -> None:
     Settings(recent=["/home/birds.frn.json"]).write()
-
-    async def scenario(driver: "Driver") -> None:
-        app = driver.app
-        app.controller.session.create("finch")
-        before = driver.counts
+    driver = await drive()
+    app = driver.app
+    app.controller.session.create("finch")
+    before = driver.counts
+    await driver.keys("ctrl+o")
+    await driver.type("another")
+    assert isinstance(app.screen, Picker)
+    await driver.keys("escape")
+    for option, counts in (("cancel", before), ("continue", {"jay": 1})):
         await driver.keys("ctrl+o")
-        await driver.type("another")
-        assert isinstance(app.screen, Picker)
-        await driver.keys("escape")
-        for option, counts in (("cancel", before), ("continue", {"jay": 1})):
-            await driver.keys("ctrl+o")
-            await driver.pilot.press("down", "enter")  # the first entry is the open document
-            await driver.until(lambda: "unsaved" in getattr(app.screen, "dialog_title", ""))
-            await driver.type(option)
-            assert driver.counts == counts
-        assert app.controller.project == "/home/birds.frn.json"
-        await app.workspace.project_bar.open_place("/nowhere")
-        assert driver.counts == {"jay": 1}
-        await driver.keys("u", "ctrl+r")  # nothing to undo
-        assert driver.counts == {"jay": 1}
-
-    drive(scenario)
+        await driver.pilot.press("down", "enter")  # the first entry is the open document
+        await driver.until(lambda: "unsaved" in getattr(app.screen, "dialog_title", ""))
+        await driver.type(option)
+        assert driver.counts == counts
+    assert app.controller.project == "/home/birds.frn.json"
+    await app.workspace.project_bar.open_place("/nowhere")
+    assert driver.counts == {"jay": 1}
+    await driver.keys("u", "ctrl+r")  # nothing to undo
+    assert driver.counts == {"jay": 1}
 
 
-def test_an_externally_changed_project_is_replaced_only_on_request(drive: "Drive", fake_engine: "FakeEngine") -> None:
+async def test_an_externally_changed_project_is_replaced_only_on_request(
+    drive: "Drive", fake_engine: "FakeEngine"
+) -> None:
     def save(tell: object, **arguments: Any) -> None:
         if not arguments["replace"]:
             raise EngineError("/home/x.frn.json: was changed meanwhile", code=EXISTS)
 
     fake_engine.op_save = save  # type: ignore[method-assign]
-
-    async def scenario(driver: "Driver") -> None:
-        app = driver.app
-        app.controller.project = "/home/x.frn.json"
-        app.controller.session.create("finch")
-        for option, saved in (("cancel", False), ("replace", True)):
-            await driver.pilot.press("ctrl+s")
-            await driver.until(lambda: isinstance(app.screen, Choose))
-            await driver.type(option)
-            assert app.controller.session.is_saved == saved
-
-    drive(scenario)
+    driver = await drive()
+    app = driver.app
+    app.controller.project = "/home/x.frn.json"
+    app.controller.session.create("finch")
+    for option, saved in (("cancel", False), ("replace", True)):
+        await driver.pilot.press("ctrl+s")
+        await driver.until(lambda: isinstance(app.screen, Choose))
+        await driver.type(option)
+        assert app.controller.session.is_saved == saved
 
 
-def test_palette_lists_all_commands_and_models(
+async def test_palette_lists_all_commands_and_models(
     drive: "Drive", fake_engine: "FakeEngine", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("frn_tui.app.named_extractors", lambda: ["conv4", "resnet12"])
-
-    async def scenario(driver: "Driver") -> None:
-        app = driver.app
-        commands = {command.title: command for command in app.get_system_commands(app.screen)}
-        listed = {name.replace("-", " ").capitalize() for name in BOUND if not name.startswith("class-")}
-        unlisted = {"Cancel", "Next pane", "Previous pane"}
-        assert listed - unlisted | {"Model"} <= set(commands)
-        assert not (unlisted | {"Class 1"}) & set(commands)
-        await commands["Texture"].callback()
-        assert not app.workspace.query_pane.picture.smooth
-        before = driver.counts
-        app.workspace.classes_pane.list.focus()
-        await driver.pilot.pause()
-        await commands["Remove"].callback()
-        await driver.idle()
-        assert len(driver.counts) == len(before) - 1
-        commands["Model"].callback()
-        await driver.pilot.pause()
-        await driver.type("resnet")
-        assert app.controller.model_name == "resnet12"
-        assert fake_engine.calls.count("open_model") == 2
-
-    drive(scenario)
+    driver = await drive()
+    app = driver.app
+    commands = {command.title: command for command in app.get_system_commands(app.screen)}
+    listed = {name.replace("-", " ").capitalize() for name in BOUND if not name.startswith("class-")}
+    unlisted = {"Cancel", "Next pane", "Previous pane"}
+    assert listed - unlisted | {"Model"} <= set(commands)
+    assert not (unlisted | {"Class 1"}) & set(commands)
+    await commands["Texture"].callback()
+    assert not app.workspace.query_pane.picture.smooth
+    before = driver.counts
+    app.workspace.classes_pane.list.focus()
+    await driver.pilot.pause()
+    await commands["Remove"].callback()
+    await driver.idle()
+    assert len(driver.counts) == len(before) - 1
+    commands["Model"].callback()
+    await driver.pilot.pause()
+    await driver.type("resnet")
+    assert app.controller.model_name == "resnet12"
+    assert fake_engine.calls.count("open_model") == 2
 
 
 async def test_models_are_compared_on_the_classes_and_one_is_chosen(
@@ -409,42 +402,36 @@ async def test_n_goes_from_the_likeliest_mistake_to_the_next_in_any_class(driver
     assert driver.counts == {"jay": 6, "owl": 5, "wren": 4}
 
 
-def test_groups_of_unknown_photos_become_classes(drive: "Drive", fake_engine: "FakeEngine") -> None:
+async def test_groups_of_unknown_photos_become_classes(drive: "Drive", fake_engine: "FakeEngine") -> None:
     def group(tell: object, paths: list[str]) -> list[list[str]]:
         return [paths]
 
     fake_engine.op_group = group  # type: ignore[attr-defined]
-
-    async def scenario(driver: "Driver") -> None:
-        await driver.app.workspace.query_pane.ask_now(["/queries"])
-        await driver.keys("G", "enter")
-        assert driver.counts == {"jay": 6, "owl": 4, "wren": 5, "group 1": 1}
-        await driver.keys("u")
-        assert "group 1" not in driver.counts
-
-    drive(scenario)
+    driver = await drive()
+    await driver.app.workspace.query_pane.ask_now(["/queries"])
+    await driver.keys("G", "enter")
+    assert driver.counts == {"jay": 6, "owl": 4, "wren": 5, "group 1": 1}
+    await driver.keys("u")
+    assert "group 1" not in driver.counts
 
 
-def test_class_names_and_counts_of_an_opened_folder_appear_before_its_photos_are_read(
+async def test_class_names_and_counts_of_an_opened_folder_appear_before_its_photos_are_read(
     drive: "Drive", fake_engine: "FakeEngine", lines: "Callable[[Any], list[str]]", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     many = {f"/many/{name}": [f"{name}-{i}.jpg" for i in range(300)] for name in ("elk", "fox")}
     monkeypatch.setattr(fake_engine, "FOLDERS", {**fake_engine.FOLDERS, "/many": ["elk", "fox"], **many})
-
-    async def scenario(driver: "Driver") -> None:
-        fake_engine.held["embed"] = asyncio.Event()
-        driver.app.context.start(driver.app.workspace.project_bar.open_place, "/many")
-        await driver.until(lambda: list(driver.counts) == ["elk", "fox"])
-        await driver.pilot.pause()
-        assert driver.counts == {"elk": 0, "fox": 0}
-        assert "1 elk               300" in "\n".join(lines(driver.app))
-        assert "2 classes · 600 photos" in lines(driver.app)[0]
-        await driver.keys("escape")
-        fake_engine.held["embed"].set()
-        await driver.idle()
-        assert "0 photos" in lines(driver.app)[0]
-
-    drive(scenario)
+    driver = await drive()
+    fake_engine.held["embed"] = asyncio.Event()
+    driver.app.context.start(driver.app.workspace.project_bar.open_place, "/many")
+    await driver.until(lambda: list(driver.counts) == ["elk", "fox"])
+    await driver.pilot.pause()
+    assert driver.counts == {"elk": 0, "fox": 0}
+    assert "1 elk               300" in "\n".join(lines(driver.app))
+    assert "2 classes · 600 photos" in lines(driver.app)[0]
+    await driver.keys("escape")
+    fake_engine.held["embed"].set()
+    await driver.idle()
+    assert "0 photos" in lines(driver.app)[0]
 
 
 async def test_the_next_answer_follows_a_removed_one(driver: "Driver") -> None:

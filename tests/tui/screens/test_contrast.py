@@ -29,7 +29,7 @@ def contrast(style: Style) -> float:
 
 
 @pytest.mark.parametrize("themes", [THEMES[start::4] for start in range(4)], ids=" ".join)
-def test_text_has_a_contrast_of_at_least_4_5_and_borders_of_at_least_3(
+async def test_text_has_a_contrast_of_at_least_4_5_and_borders_of_at_least_3(
     themes: list[str], drive: Drive, lines: Any, styles: Any
 ) -> None:
     poor: dict[str, float] = {}
@@ -44,14 +44,12 @@ def test_text_has_a_contrast_of_at_least_4_5_and_borders_of_at_least_3(
                     text = re.sub(r"  +", " ", line[0])[:60]
                     poor.setdefault(f"{theme} {y} {text} [{char}] {style.color.name} {style.bgcolor.name}", found)
 
-    async def scenario(driver: Driver) -> None:
-        await driver.app.workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
-        for theme in themes:
-            driver.app.theme = theme
-            for keys in ("", "tab", "tab", "question_mark", "escape p", "escape escape L", "g"):
-                await driver.keys(*keys.split())
-                look(driver, theme)
-            await driver.keys("g", "escape")  # back to the start
-
-    drive(scenario, size=(140, 40))
+    driver = await drive(size=(140, 40))
+    await driver.app.workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
+    for theme in themes:
+        driver.app.theme = theme
+        for keys in ("", "tab", "tab", "question_mark", "escape p", "escape escape L", "g"):
+            await driver.keys(*keys.split())
+            look(driver, theme)
+        await driver.keys("g", "escape")  # back to the start
     assert poor == {}

@@ -10,24 +10,22 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (140, 40)])
-def test_a_digit_labels_the_query(drive: "Drive", size: tuple[int, int]) -> None:
-    async def scenario(driver: "Driver") -> None:
-        workspace = driver.app.workspace
-        workspace.ask(["/queries/owl-10.jpg"])
-        await driver.idle()
-        assert "1-9: add owl-10.jpg to" in workspace.context.jobs.hint
-        before = driver.counts["wren"]
-        await driver.keys("3")
-        assert driver.counts["wren"] == before + 1
+async def test_a_digit_labels_the_query(drive: "Drive", size: tuple[int, int]) -> None:
+    driver = await drive(size=size)
+    workspace = driver.app.workspace
+    workspace.ask(["/queries/owl-10.jpg"])
+    await driver.idle()
+    assert "1-9: add owl-10.jpg to" in workspace.context.jobs.hint
+    before = driver.counts["wren"]
+    await driver.keys("3")
+    assert driver.counts["wren"] == before + 1
 
-        workspace.classes_pane.list.focus()
-        await driver.keys("1")
-        assert (driver.counts["jay"], driver.counts["wren"]) == (7, before)  # it was labelled as a wren
-        workspace.photos_pane.gallery.focus()
-        await driver.pilot.pause()
-        assert "1-9: move" in workspace.context.jobs.hint
-
-    drive(scenario, size=size)
+    workspace.classes_pane.list.focus()
+    await driver.keys("1")
+    assert (driver.counts["jay"], driver.counts["wren"]) == (7, before)  # it was labelled as a wren
+    workspace.photos_pane.gallery.focus()
+    await driver.pilot.pause()
+    assert "1-9: move" in workspace.context.jobs.hint
 
 
 async def test_browsing_continues_while_both_panes_are_visible(driver: "Driver") -> None:

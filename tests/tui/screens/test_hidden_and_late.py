@@ -26,48 +26,42 @@ def mark(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, misfit: str, near:
 
 
 @pytest.mark.parametrize("narrowing", ["name", "mark"])
-def test_the_next_misfit_is_shown_although_the_photos_are_filtered(
+async def test_the_next_misfit_is_shown_although_the_photos_are_filtered(
     narrowing: str, drive: Drive, fake_engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mark(fake_engine, monkeypatch, "jay-3.jpg", "jay-1.jpg")
-
-    async def scenario(driver: Driver) -> None:
-        workspace = driver.app.workspace
-        workspace.focus_pane("photos")
-        if narrowing == "name":
-            await driver.keys("slash")
-            await driver.type("jay-5")
-        else:
-            workspace.photos_pane.show_everywhere("near")
-        assert len(workspace.photos_pane.gallery.paths) == 1
-        await driver.keys("n")
-        item = workspace.photos_pane.gallery.cursor_item
-        assert item is not None
-        assert item.name == "jay-3.jpg"
-        assert not workspace.has_class("-everywhere")
-
-    drive(scenario)
+    driver = await drive()
+    workspace = driver.app.workspace
+    workspace.focus_pane("photos")
+    if narrowing == "name":
+        await driver.keys("slash")
+        await driver.type("jay-5")
+    else:
+        workspace.photos_pane.show_everywhere("near")
+    assert len(workspace.photos_pane.gallery.paths) == 1
+    await driver.keys("n")
+    item = workspace.photos_pane.gallery.cursor_item
+    assert item is not None
+    assert item.name == "jay-3.jpg"
+    assert not workspace.has_class("-everywhere")
 
 
-def test_keys_in_the_list_of_misfits_do_not_act_on_the_hidden_query(
+async def test_keys_in_the_list_of_misfits_do_not_act_on_the_hidden_query(
     drive: Drive, fake_engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mark(fake_engine, monkeypatch, "jay-3.jpg", "jay-1.jpg")
-
-    async def scenario(driver: Driver) -> None:
-        workspace, copied = driver.app.workspace, list[str]()
-        monkeypatch.setattr(driver.app, "copy_to_clipboard", copied.append)
-        await workspace.query_pane.ask_now(["/queries/wren-10.jpg"])
-        workspace.focus_pane("photos")
-        await driver.keys("exclamation_mark", "c", "y")
-        assert copied == ["/photos/jay/jay-3.jpg\tjay"]
-        before = driver.counts
-        await driver.keys("x")
-        state = driver.app.controller.session.state
-        assert [other.key for other in state.others] == ["jay-3.jpg"]
-        assert driver.counts == {**before, "jay": before["jay"] - 1}
-
-    drive(scenario)
+    driver = await drive()
+    workspace, copied = driver.app.workspace, list[str]()
+    monkeypatch.setattr(driver.app, "copy_to_clipboard", copied.append)
+    await workspace.query_pane.ask_now(["/queries/wren-10.jpg"])
+    workspace.focus_pane("photos")
+    await driver.keys("exclamation_mark", "c", "y")
+    assert copied == ["/photos/jay/jay-3.jpg\tjay"]
+    before = driver.counts
+    await driver.keys("x")
+    state = driver.app.controller.session.state
+    assert [other.key for other in state.others] == ["jay-3.jpg"]
+    assert driver.counts == {**before, "jay": before["jay"] - 1}
 
 
 async def test_a_crop_has_no_label_before_it_is_classified(driver: Driver, fake_engine: FakeEngine) -> None:

@@ -22,34 +22,31 @@ def test_keys_in_the_table_are_unique() -> None:
 
 
 @pytest.mark.parametrize("place", [*PANES, "review"])
-def test_every_key_runs_its_own_action_in_every_pane_and_in_the_review(
+async def test_every_key_runs_its_own_action_in_every_pane_and_in_the_review(
     place: str, drive: Drive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []
+    driver = await drive()
+    workspace = driver.app.workspace
+    workspace.ask(["/queries"])
+    await driver.idle()
+    if place == "review":
+        await driver.keys("L")
+    else:
+        workspace.focus_pane(place)
+    await driver.pilot.pause()
+    screen: Any = driver.app.screen
+    assert isinstance(screen, Review) == (place == "review")
 
-    async def scenario(driver: Driver) -> None:
-        workspace = driver.app.workspace
-        workspace.ask(["/queries"])
-        await driver.idle()
-        if place == "review":
-            await driver.keys("L")
-        else:
-            workspace.focus_pane(place)
-        await driver.pilot.pause()
-        screen: Any = driver.app.screen
-        assert isinstance(screen, Review) == (place == "review")
+    async def noted(name: str) -> None:
+        done.append(name)
 
-        async def noted(name: str) -> None:
-            done.append(name)
-
-        monkeypatch.setattr(screen, "action_do", noted)
-        for name, row in BOUND.items():
-            for key in row.keys.split(","):
-                done.clear()
-                await driver.pilot.press(key)
-                assert done == [name], key
-
-    drive(scenario)
+    monkeypatch.setattr(screen, "action_do", noted)
+    for name, row in BOUND.items():
+        for key in row.keys.split(","):
+            done.clear()
+            await driver.pilot.press(key)
+            assert done == [name], key
 
 
 async def test_every_row_has_a_handler_and_the_review_handles_nothing_else(driver: Driver) -> None:

@@ -155,7 +155,7 @@ SHOWN: list[tuple[Scene, tuple[int, int], str]] = [
     SHOWN,
     ids=lambda value: "x".join(map(str, value)) if isinstance(value, tuple) else getattr(value, "__name__", value),
 )
-def test_screens_match_their_stored_text(
+async def test_screens_match_their_stored_text(
     scene: Scene,
     size: tuple[int, int],
     look: str,
@@ -165,19 +165,16 @@ def test_screens_match_their_stored_text(
 ) -> None:
     if look == "no-colour":
         monkeypatch.setenv("NO_COLOR", "1")
-
-    async def scenario(driver: "Driver") -> None:
-        driver.app.theme = "textual-light" if look == "light" else "textual-dark"
-        driver.app.animation_level = "none"
-        driver.app.workspace.context.jobs.say("")
-        await scene(driver)
-        for field in driver.app.screen.query(Input):
-            field.cursor_blink = False
-        await driver.idle()
-        name = f"{scene.__name__.replace('_', '-')}-{size[0]}x{size[1]}"
-        snapshot(driver.app, name if look == "dark" else f"{name}-{look}")
-
-    drive(scenario, size=size)
+    driver = await drive(size=size)
+    driver.app.theme = "textual-light" if look == "light" else "textual-dark"
+    driver.app.animation_level = "none"
+    driver.app.workspace.context.jobs.say("")
+    await scene(driver)
+    for field in driver.app.screen.query(Input):
+        field.cursor_blink = False
+    await driver.idle()
+    name = f"{scene.__name__.replace('_', '-')}-{size[0]}x{size[1]}"
+    snapshot(driver.app, name if look == "dark" else f"{name}-{look}")
 
 
 @pytest.mark.app(size=(80, 24))
@@ -186,19 +183,18 @@ async def test_fixed_keys_in_the_table_are_bound_by_lists_and_the_app(driver: "D
     assert {key for node in nodes for key in node._bindings.key_to_bindings} >= FIXED
 
 
-def test_help_shows_the_current_keys(drive: "Drive", private_state: Path, lines: Callable[[Any], list[str]]) -> None:
+async def test_help_shows_the_current_keys(
+    drive: "Drive", private_state: Path, lines: Callable[[Any], list[str]]
+) -> None:
     keys_path().parent.mkdir(parents=True, exist_ok=True)
     keys_path().write_text('ask = "Q"\nthreshold-down = "vertical_line,f7"\nclass-3 = "F"\n')
-
-    async def scenario(driver: "Driver") -> None:
-        await driver.keys("question_mark")
-        text = "\n".join(lines(driver.app))
-        assert re.search(r" Q +classify photos", text)
-        assert not re.search(r" p +classify photos", text)
-        shown = sum(BOUND[name].meaning[:12] in text for name in BOUND)
-        assert shown > 25
-
-    drive(scenario, size=(160, 80))
+    driver = await drive(size=(160, 80))
+    await driver.keys("question_mark")
+    text = "\n".join(lines(driver.app))
+    assert re.search(r" Q +classify photos", text)
+    assert not re.search(r" p +classify photos", text)
+    shown = sum(BOUND[name].meaning[:12] in text for name in BOUND)
+    assert shown > 25
 
 
 @pytest.mark.app(size=(80, 24))

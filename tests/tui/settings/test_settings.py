@@ -78,36 +78,33 @@ def test_unusable_entries_are_reported_and_skipped(
     assert all(part in trouble for part, trouble in zip(bad, troubles, strict=True))
 
 
-def test_custom_keys_work_and_are_reloaded_without_a_restart(
+async def test_custom_keys_work_and_are_reloaded_without_a_restart(
     drive: Drive, private_state: Path, told: list[str]
 ) -> None:
     keys_path().parent.mkdir(parents=True, exist_ok=True)
     keys_path().write_text('ask = "q"\nundo = "ctrl+z,U"\nadd = "m"\n')
-
-    async def scenario(driver: Driver) -> None:
-        await driver.keys("p")
-        assert not driver.app.screen.query("#picker")
-        await driver.keys("q")
-        assert driver.app.screen.query("#picker")
-        await driver.keys("escape")
-        before = driver.counts
-        driver.app.workspace.focus_pane("classes")
-        await driver.keys("delete")
-        assert driver.counts != before
-        await driver.keys("U")
-        assert driver.counts == before
-        shown = {command.title: command.help for command in driver.app.get_system_commands(driver.app.screen)}
-        assert [shown[name].partition(":")[0] for name in ("Ask", "Undo", "Add")] == ["key q", "key ctrl+z", "key a"]
-        assert ["m is already used for move" in said for said in told] == [True]
-        keys_path().write_text('ask = "Q"\n')
-        driver.app._follow_keys()
-        await driver.keys("Q")
-        assert driver.app.screen.query("#picker")
-
-    drive(scenario)
+    driver = await drive()
+    await driver.keys("p")
+    assert not driver.app.screen.query("#picker")
+    await driver.keys("q")
+    assert driver.app.screen.query("#picker")
+    await driver.keys("escape")
+    before = driver.counts
+    driver.app.workspace.focus_pane("classes")
+    await driver.keys("delete")
+    assert driver.counts != before
+    await driver.keys("U")
+    assert driver.counts == before
+    shown = {command.title: command.help for command in driver.app.get_system_commands(driver.app.screen)}
+    assert [shown[name].partition(":")[0] for name in ("Ask", "Undo", "Add")] == ["key q", "key ctrl+z", "key a"]
+    assert ["m is already used for move" in said for said in told] == [True]
+    keys_path().write_text('ask = "Q"\n')
+    driver.app._follow_keys()
+    await driver.keys("Q")
+    assert driver.app.screen.query("#picker")
 
 
-def test_a_key_is_changed_by_pressing_it(drive: Drive, private_state: Path) -> None:
+async def test_a_key_is_changed_by_pressing_it(drive: Drive, private_state: Path) -> None:
     keys_path().parent.mkdir(parents=True, exist_ok=True)
     keys_path().write_text('# mine\nundo = "U"\n')
 
@@ -127,103 +124,91 @@ def test_a_key_is_changed_by_pressing_it(drive: Drive, private_state: Path) -> N
         await driver.pilot.press("escape")
         await driver.idle()
 
-    async def scenario(driver: Driver) -> None:
-        await change(driver, "classify photos or", "f7")
-        assert keys_path().read_text() == '# mine\nundo = "U"\nask = "f7"\n'
-        await driver.keys("f7")
-        assert driver.app.screen.query("#picker")
-        await driver.keys("escape")
-        await change(driver, "classify photos or", "u")
-        await change(driver, "undo the last step", "backspace")
-        assert read_own_keys()[0] == {"undo": "U", "ask": "u"}  # its default key is in use
-        await change(driver, "classify photos or", "a")  # the key for adding photos
-        assert read_own_keys()[0] == {"undo": "U", "ask": "u"}
-        await change(driver, "classify photos or", "backspace")
-        await change(driver, "undo the last step", "backspace")
-        assert keys_path().read_text() == "# mine\n"
-
-    drive(scenario)
+    driver = await drive()
+    await change(driver, "classify photos or", "f7")
+    assert keys_path().read_text() == '# mine\nundo = "U"\nask = "f7"\n'
+    await driver.keys("f7")
+    assert driver.app.screen.query("#picker")
+    await driver.keys("escape")
+    await change(driver, "classify photos or", "u")
+    await change(driver, "undo the last step", "backspace")
+    assert read_own_keys()[0] == {"undo": "U", "ask": "u"}  # its default key is in use
+    await change(driver, "classify photos or", "a")  # the key for adding photos
+    assert read_own_keys()[0] == {"undo": "U", "ask": "u"}
+    await change(driver, "classify photos or", "backspace")
+    await change(driver, "undo the last step", "backspace")
+    assert keys_path().read_text() == "# mine\n"
 
 
-def test_folders_saved_by_another_app_are_kept(drive: Drive, private_state: Path) -> None:
+async def test_folders_saved_by_another_app_are_kept(drive: Drive, private_state: Path) -> None:
     Settings(recent=["/old"]).write()
 
-    async def scenario(driver: Driver) -> None:
-        Settings(recent=["/theirs", *Settings.read().recent], theme="nord").write()
-
-    drive(scenario)
+    await drive()
+    Settings(recent=["/theirs", *Settings.read().recent], theme="nord").write()
+    await drive.aclose()
     assert Settings.read().recent == ["/theirs", "/photos", "/old"]
 
 
-def test_the_settings_screen_changes_the_settings(drive: Drive, private_state: Path) -> None:
-    async def scenario(driver: Driver) -> None:
-        app, pilot = driver.app, driver.pilot
+async def test_the_settings_screen_changes_the_settings(drive: Drive, private_state: Path) -> None:
+    driver = await drive()
+    app, pilot = driver.app, driver.pilot
 
-        async def take(title: str, words: str) -> None:
-            await driver.until(lambda: getattr(app.screen, "dialog_title", "") == title)
-            app.screen.query_one(Input).value = words
-            await pilot.pause()
-            await pilot.press("enter")
-
-        await pilot.press("f2")
-        await take("Settings", "theme")
-        await take("Theme", "gruvbox")
-        await take("Settings", "images")
-        await take("Images", "none")
-        await take("Settings", "model")
-        await take("Default model", "features")
-        await take("Path of a features.onnx", "/m/mine.onnx")
-        await take("Settings", "keys")
-        await driver.until(lambda: getattr(app.screen, "dialog_title", "").startswith("Keys"))
+    async def take(title: str, words: str) -> None:
+        await driver.until(lambda: getattr(app.screen, "dialog_title", "") == title)
+        app.screen.query_one(Input).value = words
+        await pilot.pause()
         await pilot.press("enter")
-        await driver.until(lambda: isinstance(app.screen, PressKey))
-        await pilot.press("escape")
-        await driver.until(lambda: isinstance(app.screen, Choose))
-        await pilot.press("escape")
-        await driver.idle()
-        assert app.theme == "gruvbox"
-        assert app.workspace.query_pane.picture.preview.mode == app.workspace.photos_pane.gallery.mode == "none"
 
-    drive(scenario)
+    await pilot.press("f2")
+    await take("Settings", "theme")
+    await take("Theme", "gruvbox")
+    await take("Settings", "images")
+    await take("Images", "none")
+    await take("Settings", "model")
+    await take("Default model", "features")
+    await take("Path of a features.onnx", "/m/mine.onnx")
+    await take("Settings", "keys")
+    await driver.until(lambda: getattr(app.screen, "dialog_title", "").startswith("Keys"))
+    await pilot.press("enter")
+    await driver.until(lambda: isinstance(app.screen, PressKey))
+    await pilot.press("escape")
+    await driver.until(lambda: isinstance(app.screen, Choose))
+    await pilot.press("escape")
+    await driver.idle()
+    assert app.theme == "gruvbox"
+    assert app.workspace.query_pane.picture.preview.mode == app.workspace.photos_pane.gallery.mode == "none"
+    await drive.aclose()
     kept = Settings.read()
     assert (kept.theme, kept.images, kept.model) == ("gruvbox", "none", "/m/mine.onnx")
 
 
-def test_sizes_are_remembered_between_sessions(drive: Drive, private_state: Path) -> None:
-    async def change(driver: Driver) -> None:
-        await driver.keys("tab", "right_parenthesis", "right_parenthesis", "right_curly_bracket")
-
-    async def look(driver: Driver) -> None:
-        workspace = driver.app.workspace
-        assert workspace.context.settings.query_share == 60
-        assert workspace.photos_pane.gallery.tile_width == Settings.read().tile_width > 0
-        assert abs(workspace.query_pane.size.width / workspace.photos_pane.size.width - 1.5) < 0.15
-
-    drive(change)
-    drive(look)
+async def test_sizes_are_remembered_between_sessions(drive: Drive, private_state: Path) -> None:
+    driver = await drive()
+    await driver.keys("tab", "right_parenthesis", "right_parenthesis", "right_curly_bracket")
+    driver = await drive()
+    workspace = driver.app.workspace
+    assert workspace.context.settings.query_share == 60
+    assert workspace.photos_pane.gallery.tile_width == Settings.read().tile_width > 0
+    assert abs(workspace.query_pane.size.width / workspace.photos_pane.size.width - 1.5) < 0.15
 
 
-def test_mirror_images_can_be_set_by_flag_and_undoable_edit(
+async def test_mirror_images_can_be_set_by_flag_and_undoable_edit(
     drive: Drive, private_state: Path, fake_engine: FakeEngine
 ) -> None:
-    async def turn(driver: Driver) -> None:
-        app = driver.app
-        plain = app.controller.model_name
-        app.context.start(app._change_model, plain + MIRROR)
-        await driver.idle()
-        assert app.controller.model_name == app.controller.session.state.model == f"{plain}{MIRROR}"
-        await driver.keys("u")
-        assert app.controller.model_name == plain
+    driver = await drive()
+    app = driver.app
+    plain = app.controller.model_name
+    app.context.start(app._change_model, plain + MIRROR)
+    await driver.idle()
+    assert app.controller.model_name == app.controller.session.state.model == f"{plain}{MIRROR}"
+    await driver.keys("u")
+    assert app.controller.model_name == plain
 
-    drive(turn)
-
-    async def look(driver: Driver) -> None:
-        assert driver.app.controller.model_name.endswith(MIRROR)
-
-    drive(look, app=lambda place, **more: FrnApp(place, tta="hflip", **more))
+    driver = await drive(app=lambda place, **more: FrnApp(place, tta="hflip", **more))
+    assert driver.app.controller.model_name.endswith(MIRROR)
 
 
-def test_a_missing_model_in_the_settings_is_reported(
+async def test_a_missing_model_in_the_settings_is_reported(
     drive: Drive, private_state: Path, fake_engine: FakeEngine, told: list[str]
 ) -> None:
     from frn_tui.client.protocol import EngineError
@@ -237,12 +222,9 @@ def test_a_missing_model_in_the_settings_is_reported(
 
     fake_engine.op_open_model = open_model  # type: ignore[method-assign]
     Settings(model="/gone.onnx").write()
-
-    async def scenario(driver: Driver) -> None:
-        assert driver.app.controller.model_name == DEFAULT_MODEL
-        assert ["/gone.onnx" in said for said in told] == [True]
-
-    drive(scenario)
+    driver = await drive()
+    assert driver.app.controller.model_name == DEFAULT_MODEL
+    assert ["/gone.onnx" in said for said in told] == [True]
 
 
 def test_theme_and_drawing_mode_come_from_the_settings(private_state: Path) -> None:

@@ -109,56 +109,48 @@ def app_with(images: str) -> Callable[..., FrnApp]:
 
 
 @pytest.mark.parametrize("images", ["kitty", "sixel"])
-def test_pixels_stay_visible_beside_dialogs(drive: Any, lines: Callable[[Any], list[str]], images: Mode) -> None:
-    async def look(user: Any) -> None:
-        await user.until(lambda: "\n".join(lines(user.app)).count(PLACEHOLDER) > 100)
-        user.app.workspace.ask(["/queries/jay-10.jpg", "/queries/owl-10.jpg"])
-        await user.idle()
-        await user.until(lambda: user.app.workspace.query_pane.picture.preview.picture is not None)
-        shown = user.app.workspace.query_pane.picture.preview.picture
-        assert shown.is_pixels
-        assert shown.pixels == (shown.columns * 10, shown.rows * 20)
-        await user.pilot.press("question_mark")
-        await user.pilot.pause()
-        assert PLACEHOLDER in "\n".join(lines(user.app))  # its colour identifies the image
-        await user.pilot.press("escape", "L")
-        await user.pilot.pause()
-        assert isinstance(user.app.screen, Review)
-        await user.until(lambda: PLACEHOLDER in "\n".join(lines(user.app)))
-
-    drive(look, app=app_with(images))
+async def test_pixels_stay_visible_beside_dialogs(drive: Any, lines: Callable[[Any], list[str]], images: Mode) -> None:
+    user = await drive(app=app_with(images))
+    await user.until(lambda: "\n".join(lines(user.app)).count(PLACEHOLDER) > 100)
+    user.app.workspace.ask(["/queries/jay-10.jpg", "/queries/owl-10.jpg"])
+    await user.idle()
+    await user.until(lambda: user.app.workspace.query_pane.picture.preview.picture is not None)
+    shown = user.app.workspace.query_pane.picture.preview.picture
+    assert shown.is_pixels
+    assert shown.pixels == (shown.columns * 10, shown.rows * 20)
+    await user.pilot.press("question_mark")
+    await user.pilot.pause()
+    assert PLACEHOLDER in "\n".join(lines(user.app))  # its colour identifies the image
+    await user.pilot.press("escape", "L")
+    await user.pilot.pause()
+    assert isinstance(user.app.screen, Review)
+    await user.until(lambda: PLACEHOLDER in "\n".join(lines(user.app)))
 
 
-def test_option_overrides_the_answer_from_the_terminal(drive: Any) -> None:
-    async def hear(user: Any) -> None:
-        app = user.app
-        await app.hear(Answered(name="kitty(0.41.1)", cell=(9, 18)))
-        assert app.context.mode == "half"  # the default applies
-        await app.hear(Answered(can=("62",)))
-        assert app.context.mode == "kitty"
-        assert (app.graphics.mode, app.workspace.photos_pane.gallery.mode) == ("kitty", "kitty")
-        app.workspace.set_images("half")
-        assert app.context.mode == "half"
-        await app.hear(Answered(can=("62",)))
-        assert app.context.mode == "half"
+async def test_option_overrides_the_answer_from_the_terminal(drive: Any) -> None:
+    user = await drive(app=app_with("auto"))
+    app = user.app
+    await app.hear(Answered(name="kitty(0.41.1)", cell=(9, 18)))
+    assert app.context.mode == "half"  # the default applies
+    await app.hear(Answered(can=("62",)))
+    assert app.context.mode == "kitty"
+    assert (app.graphics.mode, app.workspace.photos_pane.gallery.mode) == ("kitty", "kitty")
+    app.workspace.set_images("half")
+    assert app.context.mode == "half"
+    await app.hear(Answered(can=("62",)))
+    assert app.context.mode == "half"
 
-    drive(hear, app=app_with("auto"))
-
-    async def said(user: Any) -> None:
-        await user.app.hear(Answered(name="kitty(0.41.1)"))
-        await user.app.hear(Answered(can=("62",)))
-        assert user.app.context.mode == "none"
-
-    drive(said, app=app_with("none"))
+    user = await drive(app=app_with("none"))
+    await user.app.hear(Answered(name="kitty(0.41.1)"))
+    await user.app.hear(Answered(can=("62",)))
+    assert user.app.context.mode == "none"
 
 
-def test_sixel_waits_for_the_number_of_colours(drive: Any) -> None:
-    async def hear(user: Any) -> None:
-        app = user.app
-        await app.hear(Answered(can=("62", "4")))
-        assert app.context.mode == "half"
-        await app.hear(Answered(colours=16))
-        await app.hear(Answered(can=("62", "4")))
-        assert (app.context.mode, app.graphics.colours) == ("sixel", 16)
-
-    drive(hear, app=app_with("auto"))
+async def test_sixel_waits_for_the_number_of_colours(drive: Any) -> None:
+    user = await drive(app=app_with("auto"))
+    app = user.app
+    await app.hear(Answered(can=("62", "4")))
+    assert app.context.mode == "half"
+    await app.hear(Answered(colours=16))
+    await app.hear(Answered(can=("62", "4")))
+    assert (app.context.mode, app.graphics.colours) == ("sixel", 16)

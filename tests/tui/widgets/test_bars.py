@@ -10,7 +10,7 @@ from textual.app import App
 from textual.message import Message
 from textual.pilot import Pilot
 
-Play = Callable[..., None]
+Play = Callable[..., Any]
 Lines = Callable[[App[Any]], list[str]]
 Styles = Callable[[App[Any]], list[list[Style]]]
 Told = list[Message]
@@ -46,127 +46,103 @@ def test_bar_for_nan_is_empty() -> None:
     assert bar(float("nan"), 3) == "   "
 
 
-def test_answer_classes_and_gauge_are_shown(play: Play, lines: Lines) -> None:
+async def test_answer_classes_and_gauge_are_shown(play: Play, lines: Lines) -> None:
     bars = Bars()
-
-    async def scenario(pilot: Pilot[None], told: Told) -> None:
-        bars.show(BIRDS, 0.63, False)
-        await pilot.pause()
-        assert seen(lines, pilot)[:6] == [
-            "▌ blue jay  0.87",
-            "1 blue jay             ████████████▏  0.87   67%",
-            "5 starling             █▏             0.08   41%",
-            "  a class wi…long name ▊              0.05   20%",
-            "██████████████████████████████┆█▏───────────────",
-            "67% explained, unknown below 63%",
-        ]
-
-    play(bars, scenario, size=(48, 8))
+    pilot, _ = await play(bars, size=(48, 8))
+    bars.show(BIRDS, 0.63, False)
+    await pilot.pause()
+    assert seen(lines, pilot)[:6] == [
+        "▌ blue jay  0.87",
+        "1 blue jay             ████████████▏  0.87   67%",
+        "5 starling             █▏             0.08   41%",
+        "  a class wi…long name ▊              0.05   20%",
+        "██████████████████████████████┆█▏───────────────",
+        "67% explained, unknown below 63%",
+    ]
 
 
-def test_unknown_photo_is_labelled_unknown(play: Play, lines: Lines) -> None:
+async def test_unknown_photo_is_labelled_unknown(play: Play, lines: Lines) -> None:
     bars = Bars()
-
-    async def scenario(pilot: Pilot[None], told: Told) -> None:
-        bars.show(BIRDS, 0.7, True)
-        await pilot.pause()
-        assert seen(lines, pilot)[0] == "▌ unknown  (blue jay?)"
-
-    play(bars, scenario, size=(48, 8))
+    pilot, _ = await play(bars, size=(48, 8))
+    bars.show(BIRDS, 0.7, True)
+    await pilot.pause()
+    assert seen(lines, pilot)[0] == "▌ unknown  (blue jay?)"
 
 
-def test_shares_that_round_to_the_same_value_get_a_decimal(play: Play, lines: Lines) -> None:
+async def test_shares_that_round_to_the_same_value_get_a_decimal(play: Play, lines: Lines) -> None:
     bars = Bars()
-
-    async def scenario(pilot: Pilot[None], told: Told) -> None:
-        bars.show([BarRow("wren", 1.0, 0.626)], 0.634, True)
-        await pilot.pause()
-        assert seen(lines, pilot)[3] == "62.6% explained, unknown below 63.4%"
-
-    play(bars, scenario, size=(48, 8))
+    pilot, _ = await play(bars, size=(48, 8))
+    bars.show([BarRow("wren", 1.0, 0.626)], 0.634, True)
+    await pilot.pause()
+    assert seen(lines, pilot)[3] == "62.6% explained, unknown below 63.4%"
 
 
-def test_misfits_are_counted(play: Play, lines: Lines) -> None:
+async def test_misfits_are_counted(play: Play, lines: Lines) -> None:
     bars = Bars()
-
-    async def scenario(pilot: Pilot[None], told: Told) -> None:
-        bars.show(many(15), 0.4, False)
-        await pilot.pause()
-        found = seen(lines, pilot)
-        assert found[1].startswith("1 class 0")
-        assert found[3].startswith("3 class 2")
-        assert found[4] == "… and 12 more"
-        assert found[6] == "50% explained, unknown below 40%"
-        await pilot.resize_terminal(48, 18)
-        assert not any("more" in line for line in seen(lines, pilot))
-
-    play(bars, scenario, size=(48, 7))
+    pilot, _ = await play(bars, size=(48, 7))
+    bars.show(many(15), 0.4, False)
+    await pilot.pause()
+    found = seen(lines, pilot)
+    assert found[1].startswith("1 class 0")
+    assert found[3].startswith("3 class 2")
+    assert found[4] == "… and 12 more"
+    assert found[6] == "50% explained, unknown below 40%"
+    await pilot.resize_terminal(48, 18)
+    assert not any("more" in line for line in seen(lines, pilot))
 
 
 @pytest.mark.parametrize("width", [1, 3, 8, 20, 23, 33, 34, 80, 300])
-def test_every_size_is_filled_exactly(play: Play, lines: Lines, width: int) -> None:
+async def test_every_size_is_filled_exactly(play: Play, lines: Lines, width: int) -> None:
     bars = Bars()
-
-    async def scenario(pilot: Pilot[None], told: Told) -> None:
-        for height in (1, 2, 3, 4, 12):
-            await pilot.resize_terminal(width, height)
-            for rows in ([], [BarRow("🦜\x1b" * 30, 1.0, 1.2)], BIRDS):
-                bars.show(rows, 0.5, unknown=True)
-                await pilot.pause()
-                assert [cell_len(line) for line in lines(pilot.app)] == [width] * height
-            if width >= 20:
-                assert "unknown" in lines(pilot.app)[0]
-                assert height < 2 or any("< 50%" in line or "below 50%" in line for line in lines(pilot.app))
-                assert height < 3 or "0.87" in lines(pilot.app)[1]
-
-    play(bars, scenario, size=(width, 1))
+    pilot, _ = await play(bars, size=(width, 1))
+    for height in (1, 2, 3, 4, 12):
+        await pilot.resize_terminal(width, height)
+        for rows in ([], [BarRow("🦜\x1b" * 30, 1.0, 1.2)], BIRDS):
+            bars.show(rows, 0.5, unknown=True)
+            await pilot.pause()
+            assert [cell_len(line) for line in lines(pilot.app)] == [width] * height
+        if width >= 20:
+            assert "unknown" in lines(pilot.app)[0]
+            assert height < 2 or any("< 50%" in line or "below 50%" in line for line in lines(pilot.app))
+            assert height < 3 or "0.87" in lines(pilot.app)[1]
 
 
-def test_control_characters_in_names_are_escaped(play: Play, lines: Lines) -> None:
+async def test_control_characters_in_names_are_escaped(play: Play, lines: Lines) -> None:
     bars = Bars()
 
     names = ("\x1b[2J", "a\nb", "\u202eb", "[bold]", "\udcff")
-
-    async def scenario(pilot: Pilot[None], told: Told) -> None:
-        bars.show([BarRow(name, 0.5, 0.5) for name in names], 0.5, True)
-        await pilot.pause()
-        text = lines(pilot.app)
-        assert all(char.isprintable() for line in text for char in line)
-        assert any("[bold]" in line for line in text)
-
-    play(bars, scenario, size=(60, 10))
+    pilot, _ = await play(bars, size=(60, 10))
+    bars.show([BarRow(name, 0.5, 0.5) for name in names], 0.5, True)
+    await pilot.pause()
+    text = lines(pilot.app)
+    assert all(char.isprintable() for line in text for char in line)
+    assert any("[bold]" in line for line in text)
 
 
-def test_a_click_sets_the_mark(play: Play) -> None:
+async def test_a_click_sets_the_mark(play: Play) -> None:
     bars = Bars()
-
-    async def scenario(pilot: Pilot[None], told: Told) -> None:
-        bars.show(BIRDS, 0.63, False)
-        await pilot.pause()
-        await pilot.click(bars, offset=(25, 4))
-        await pilot.click(bars, offset=(10, 2))
-        assert chosen(told) == [0.25]
-
-    play(bars, scenario, size=(101, 8))
+    pilot, told = await play(bars, size=(101, 8))
+    bars.show(BIRDS, 0.63, False)
+    await pilot.pause()
+    await pilot.click(bars, offset=(25, 4))
+    await pilot.click(bars, offset=(10, 2))
+    assert chosen(told) == [0.25]
 
 
 @pytest.mark.parametrize("theme", ["textual-dark", "textual-light", "ansi-dark", "ansi-light"])
-def test_everything_is_shown_without_colours(
+async def test_everything_is_shown_without_colours(
     play: Play, lines: Lines, monkeypatch: pytest.MonkeyPatch, theme: str
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     bars = Bars()
-
-    async def scenario(pilot: Pilot[None], told: Told) -> None:
-        bars.show(BIRDS, 0.63, True)
-        await pilot.pause()
-        assert seen(lines, pilot)[0] == "▌ unknown  (blue jay?)"
-
-    play(bars, scenario, size=(48, 8), theme=theme)
+    pilot, _ = await play(bars, size=(48, 8), theme=theme)
+    bars.show(BIRDS, 0.63, True)
+    await pilot.pause()
+    assert seen(lines, pilot)[0] == "▌ unknown  (blue jay?)"
 
 
 @pytest.mark.parametrize("theme", ["textual-dark", "textual-light", "nord", "solarized-light"])
-def test_every_part_has_enough_contrast(play: Play, styles: Styles, theme: str) -> None:
+async def test_every_part_has_enough_contrast(play: Play, styles: Styles, theme: str) -> None:
     """At least 3 : 1, which WCAG requires for large text and graphics."""
 
     def luminance(rgb: tuple[int, ...]) -> float:
@@ -174,14 +150,11 @@ def test_every_part_has_enough_contrast(play: Play, styles: Styles, theme: str) 
         return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
     bars = Bars()
-
-    async def scenario(pilot: Pilot[None], told: Told) -> None:
-        bars.show(BIRDS, 0.63, True)
-        await pilot.pause()
-        for style in {style for line in styles(pilot.app)[:6] for style in line}:
-            assert style.color is not None
-            assert style.bgcolor is not None
-            pair = sorted(luminance(tuple(c.get_truecolor())) for c in (style.color, style.bgcolor))
-            assert (pair[1] + 0.05) / (pair[0] + 0.05) >= 3, style
-
-    play(bars, scenario, size=(48, 8), theme=theme)
+    pilot, _ = await play(bars, size=(48, 8), theme=theme)
+    bars.show(BIRDS, 0.63, True)
+    await pilot.pause()
+    for style in {style for line in styles(pilot.app)[:6] for style in line}:
+        assert style.color is not None
+        assert style.bgcolor is not None
+        pair = sorted(luminance(tuple(c.get_truecolor())) for c in (style.color, style.bgcolor))
+        assert (pair[1] + 0.05) / (pair[0] + 0.05) >= 3, style

@@ -6,11 +6,10 @@ import pytest
 from frn_tui.widgets.lists import ClassList, ClassRow
 from textual.app import App
 from textual.message import Message
-from textual.pilot import Pilot
 from textual.widget import Widget
 from textual.widgets import OptionList
 
-Play = Callable[..., None]
+Play = Callable[..., Any]
 Lines = Callable[[App[Any]], list[str]]
 Told = list[Message]
 
@@ -26,182 +25,152 @@ def rows(count: int) -> list[ClassRow]:
     return [ClassRow(i, i + 1, f"class {i}", i, 0.8) for i in range(count)]
 
 
-def test_each_class_has_a_line(play: Play, lines: Lines) -> None:
+async def test_each_class_has_a_line(play: Play, lines: Lines) -> None:
     classes = ClassList()
-
-    async def scenario(pilot: Pilot[None], told: Told) -> None:
-        classes.show(BIRDS)
-        await pilot.pause()
-        assert lines(pilot.app)[:5] == [
-            "1 blue jay         12 ●●● ",
-            "2 house s…ng name  31 ●●○ ",
-            "3 wren              2 ●○○!",
-            "4 robin             1     ",
-            " " * 26,
-        ]
-
-    play(classes, scenario, size=(26, 10))
+    pilot, _ = await play(classes, size=(26, 10))
+    classes.show(BIRDS)
+    await pilot.pause()
+    assert lines(pilot.app)[:5] == [
+        "1 blue jay         12 ●●● ",
+        "2 house s…ng name  31 ●●○ ",
+        "3 wren              2 ●○○!",
+        "4 robin             1     ",
+        " " * 26,
+    ]
 
 
-def test_only_the_first_nine_have_keys(play: Play, lines: Lines) -> None:
+async def test_only_the_first_nine_have_keys(play: Play, lines: Lines) -> None:
     classes = ClassList()
-
-    async def scenario(pilot: Pilot[None], told: Told) -> None:
-        classes.show(rows(11))
-        await pilot.pause()
-        assert lines(pilot.app)[8].startswith("9 class 8")
-        assert lines(pilot.app)[9].startswith("  class 9")
-        assert lines(pilot.app)[9].endswith("●●○ ")
-
-    play(classes, scenario, size=(26, 12))
+    pilot, _ = await play(classes, size=(26, 12))
+    classes.show(rows(11))
+    await pilot.pause()
+    assert lines(pilot.app)[8].startswith("9 class 8")
+    assert lines(pilot.app)[9].startswith("  class 9")
+    assert lines(pilot.app)[9].endswith("●●○ ")
 
 
 @pytest.mark.parametrize("width", [1, 4, 10, 18, 26, 100])
-def test_rows_use_the_available_width(play: Play, lines: Lines, width: int) -> None:
+async def test_rows_use_the_available_width(play: Play, lines: Lines, width: int) -> None:
     classes = ClassList()
-
-    async def scenario(pilot: Pilot[None], told: Told) -> None:
-        classes.show([*BIRDS, ClassRow(99, 5, "🦜" * 50, 123456, 1.0, "!")])
-        await pilot.resize_terminal(width, 4)
-        await pilot.resize_terminal(width, 10)
-        assert len({len(line) for line in lines(pilot.app)[:4]}) == 1
-        assert len(lines(pilot.app)[0]) == width
-        if width >= 10:
-            assert lines(pilot.app)[0].startswith("1 blu")
-
-    play(classes, scenario, size=(50, 10))
+    pilot, _ = await play(classes, size=(50, 10))
+    classes.show([*BIRDS, ClassRow(99, 5, "🦜" * 50, 123456, 1.0, "!")])
+    await pilot.resize_terminal(width, 4)
+    await pilot.resize_terminal(width, 10)
+    assert len({len(line) for line in lines(pilot.app)[:4]}) == 1
+    assert len(lines(pilot.app)[0]) == width
+    if width >= 10:
+        assert lines(pilot.app)[0].startswith("1 blu")
 
 
-def test_the_highlight_stays_with_its_class(play: Play) -> None:
+async def test_the_highlight_stays_with_its_class(play: Play) -> None:
     classes = ClassList()
-
-    async def scenario(pilot: Pilot[None], told: Told) -> None:
-        classes.focus()
-        classes.show(BIRDS)
-        await pilot.pause()
-        assert classes.chosen_id == 4
-        await pilot.press("down", "down")
-        assert classes.chosen_id == 9
-        classes.show(BIRDS[::-1])
-        await pilot.pause()
-        assert classes.chosen_id == 9
-        assert classes.highlighted == 1
-        classes.show([ClassRow(9, 1, "renamed", 3)])
-        await pilot.pause()
-        assert classes.chosen_id == 9
-        classes.show([row for row in BIRDS if row.id != 9])
-        await pilot.pause()
-        assert classes.chosen_id == 4
-        classes.show([])
-        await pilot.pause()
-        assert not classes.option_count
-        classes.show(BIRDS)
-        await pilot.pause()
-        assert classes.chosen_id == 4
-
-    play(classes, scenario, size=(26, 10))
+    pilot, _ = await play(classes, size=(26, 10))
+    classes.focus()
+    classes.show(BIRDS)
+    await pilot.pause()
+    assert classes.chosen_id == 4
+    await pilot.press("down", "down")
+    assert classes.chosen_id == 9
+    classes.show(BIRDS[::-1])
+    await pilot.pause()
+    assert classes.chosen_id == 9
+    assert classes.highlighted == 1
+    classes.show([ClassRow(9, 1, "renamed", 3)])
+    await pilot.pause()
+    assert classes.chosen_id == 9
+    classes.show([row for row in BIRDS if row.id != 9])
+    await pilot.pause()
+    assert classes.chosen_id == 4
+    classes.show([])
+    await pilot.pause()
+    assert not classes.option_count
+    classes.show(BIRDS)
+    await pilot.pause()
+    assert classes.chosen_id == 4
 
 
 def test_empty_class_list_has_no_choice() -> None:
     assert ClassList().chosen_id is None
 
 
-def test_a_class_is_chosen_by_its_id(play: Play) -> None:
+async def test_a_class_is_chosen_by_its_id(play: Play) -> None:
     classes = ClassList()
-
-    async def scenario(pilot: Pilot[None], told: Told) -> None:
-        classes.show(BIRDS)
-        classes.choose(11)
-        await pilot.pause()
-        assert classes.chosen_id == 11
-        assert classes.chosen_id == 11
-        classes.choose(12345)
-        assert classes.chosen_id == 11
-
-    play(classes, scenario, size=(26, 10))
+    pilot, _ = await play(classes, size=(26, 10))
+    classes.show(BIRDS)
+    classes.choose(11)
+    await pilot.pause()
+    assert classes.chosen_id == 11
+    assert classes.chosen_id == 11
+    classes.choose(12345)
+    assert classes.chosen_id == 11
 
 
-def test_click_chooses_a_class(play: Play) -> None:
+async def test_click_chooses_a_class(play: Play) -> None:
     classes = ClassList()
-
-    async def scenario(pilot: Pilot[None], told: Told) -> None:
-        classes.show(BIRDS)
-        await pilot.pause()
-        await pilot.click(classes, offset=(5, 2))
-        assert classes.chosen_id == 9
-
-    play(classes, scenario, size=(26, 10))
+    pilot, _ = await play(classes, size=(26, 10))
+    classes.show(BIRDS)
+    await pilot.pause()
+    await pilot.click(classes, offset=(5, 2))
+    assert classes.chosen_id == 9
 
 
-def test_updating_counts_does_not_scroll_the_list(play: Play) -> None:
+async def test_updating_counts_does_not_scroll_the_list(play: Play) -> None:
     classes = ClassList()
-
-    async def scenario(pilot: Pilot[None], told: Told) -> None:
-        classes.show(rows(100))
-        await pilot.pause()
-        classes.scroll_to(y=40, animate=False)
-        classes.highlighted = 45
-        await pilot.pause()
-        classes.show([ClassRow(row.id, row.number, row.name, row.images + 1, row.quality) for row in rows(100)])
-        await pilot.pause()
-        assert classes.scroll_offset.y == 40
-        assert classes.chosen_id == 45
-
-    play(classes, scenario, size=(26, 10))
+    pilot, _ = await play(classes, size=(26, 10))
+    classes.show(rows(100))
+    await pilot.pause()
+    classes.scroll_to(y=40, animate=False)
+    classes.highlighted = 45
+    await pilot.pause()
+    classes.show([ClassRow(row.id, row.number, row.name, row.images + 1, row.quality) for row in rows(100)])
+    await pilot.pause()
+    assert classes.scroll_offset.y == 40
+    assert classes.chosen_id == 45
 
 
-def test_unusual_names_stay_on_one_line(play: Play, lines: Lines) -> None:
+async def test_unusual_names_stay_on_one_line(play: Play, lines: Lines) -> None:
     classes = ClassList()
     names = ["\x1b[2J", "a\nb", "\u202eb", "[bold red]x[/]", "\udcff", "[@click=app.quit]x"]
-
-    async def scenario(pilot: Pilot[None], told: Told) -> None:
-        classes.show([ClassRow(i, i + 1, name, 1) for i, name in enumerate(names)])
-        await pilot.pause()
-        text = lines(pilot.app)
-        assert all(char.isprintable() for line in text for char in line)
-        assert "[bold red]x[/]" in text[3]
-        assert "[@click=app.quit]x" in text[5]
-
-    play(classes, scenario, size=(40, 10))
+    pilot, _ = await play(classes, size=(40, 10))
+    classes.show([ClassRow(i, i + 1, name, 1) for i, name in enumerate(names)])
+    await pilot.pause()
+    text = lines(pilot.app)
+    assert all(char.isprintable() for line in text for char in line)
+    assert "[bold red]x[/]" in text[3]
+    assert "[@click=app.quit]x" in text[5]
 
 
 @pytest.mark.parametrize("theme", ["textual-dark", "textual-light", "ansi-dark", "ansi-light"])
 @pytest.mark.parametrize("focused", [True, False])
-def test_the_highlight_shows_without_colours(
+async def test_the_highlight_shows_without_colours(
     play: Play, digest: Lines, monkeypatch: pytest.MonkeyPatch, theme: str, focused: bool
 ) -> None:
     if "ansi" not in theme:  # without colours, Textual would draw these black on black
         monkeypatch.setenv("NO_COLOR", "1")
     classes = ClassList()
-
-    async def scenario(pilot: Pilot[None], told: Told) -> None:
-        classes.show(BIRDS)
-        pilot.app.set_focus(classes if focused else None)
-        await pilot.pause()
-        highlighted, other, *_ = digest(pilot.app)
-        assert highlighted != other
-
-    play(classes, scenario, size=(26, 10), theme=theme)
+    pilot, _ = await play(classes, size=(26, 10), theme=theme)
+    classes.show(BIRDS)
+    pilot.app.set_focus(classes if focused else None)
+    await pilot.pause()
+    highlighted, other, *_ = digest(pilot.app)
+    assert highlighted != other
 
 
 @pytest.mark.slow
-def test_two_hundred_classes_are_as_fast_as_plain_options(play: Play) -> None:
-    def quickest(widget: Widget, show: Callable[[int], object]) -> float:
+async def test_two_hundred_classes_are_as_fast_as_plain_options(play: Play) -> None:
+    async def quickest(widget: Widget, show: Callable[[int], object]) -> float:
+        pilot, _ = await play(widget)
         spent = []
-
-        async def scenario(pilot: Pilot[None], told: Told) -> None:
-            for step in range(6):
-                start = time.process_time()
-                show(step)
-                await pilot.pause()
-                spent.append(time.process_time() - start)
-
-        play(widget, scenario)
+        for step in range(6):
+            start = time.process_time()
+            show(step)
+            await pilot.pause()
+            spent.append(time.process_time() - start)
         return min(spent)
 
     classes, plain = ClassList(), OptionList(markup=False)
-    rows_took = quickest(
+    rows_took = await quickest(
         classes, lambda step: classes.show([ClassRow(i, i + 1, f"class {i}", step) for i in range(200)])
     )
-    options_took = quickest(plain, lambda step: plain.set_options(f"class {i} {step}" for i in range(200)))
+    options_took = await quickest(plain, lambda step: plain.set_options(f"class {i} {step}" for i in range(200)))
     assert rows_took < 2 * options_took

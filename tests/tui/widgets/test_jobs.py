@@ -6,79 +6,66 @@ from frn_tui.widgets import jobs
 from frn_tui.widgets.jobs import JobLine, duration
 from textual.app import App
 from textual.message import Message
-from textual.pilot import Pilot
 
-Play = Callable[..., None]
+Play = Callable[..., Any]
 Lines = Callable[[App[Any]], list[str]]
 Told = list[Message]
 
 
-def test_progress_is_shown_in_words_and_as_a_bar(play: Play, lines: Lines) -> None:
+async def test_progress_is_shown_in_words_and_as_a_bar(play: Play, lines: Lines) -> None:
     job = JobLine()
-
-    async def scenario(pilot: Pilot[None], told: Told) -> None:
-        job.show("Embedding wren", 23, 31, 1.9)
-        await pilot.pause()
-        assert lines(pilot.app)[0].rstrip() == " Embedding wren  ████████▉───  23/31 74%  1.9 s left  esc: cancel"
-        job.clear()
-        await pilot.pause()
-        assert not lines(pilot.app)[0].strip()
-
-    play(job, scenario, size=(80, 3))
+    pilot, _ = await play(job, size=(80, 3))
+    job.show("Embedding wren", 23, 31, 1.9)
+    await pilot.pause()
+    assert lines(pilot.app)[0].rstrip() == " Embedding wren  ████████▉───  23/31 74%  1.9 s left  esc: cancel"
+    job.clear()
+    await pilot.pause()
+    assert not lines(pilot.app)[0].strip()
 
 
-def test_a_message_appears_on_the_right_and_disappears(
+async def test_a_message_appears_on_the_right_and_disappears(
     play: Play, lines: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = JobLine()
-
-    async def scenario(pilot: Pilot[None], told: Told) -> None:
-        job.show("Embedding", 1, 2)
-        job.say("undo: added 9 images to wren")
-        await pilot.pause()
-        line = lines(pilot.app)[0]
-        assert line.startswith(" Embedding  ██████──────  1/2 50%  esc: cancel ")
-        assert line.endswith(" undo: added 9 images to wren ")
-        job.clear()
-        await pilot.pause()
-        assert lines(pilot.app)[0].startswith(" undo: added 9 images to wren ")
-        monkeypatch.setattr(jobs, "PASSING", 0.01)
-        job.say("redone")
-        for _ in range(100):
-            await pilot.pause(0.02)
-            if not lines(pilot.app)[0].strip():
-                return
-        raise AssertionError("it does not pass")
-
-    play(job, scenario, size=(100, 3))
+    pilot, _ = await play(job, size=(100, 3))
+    job.show("Embedding", 1, 2)
+    job.say("undo: added 9 images to wren")
+    await pilot.pause()
+    line = lines(pilot.app)[0]
+    assert line.startswith(" Embedding  ██████──────  1/2 50%  esc: cancel ")
+    assert line.endswith(" undo: added 9 images to wren ")
+    job.clear()
+    await pilot.pause()
+    assert lines(pilot.app)[0].startswith(" undo: added 9 images to wren ")
+    monkeypatch.setattr(jobs, "PASSING", 0.01)
+    job.say("redone")
+    for _ in range(100):
+        await pilot.pause(0.02)
+        if not lines(pilot.app)[0].strip():
+            return
+    raise AssertionError("it does not pass")
 
 
 @pytest.mark.parametrize("width", [1, 2, 10, 20, 40, 60, 80, 200])
-def test_job_line_fits_every_width(play: Play, lines: Lines, width: int) -> None:
+async def test_job_line_fits_every_width(play: Play, lines: Lines, width: int) -> None:
     job = JobLine()
-
-    async def scenario(pilot: Pilot[None], told: Told) -> None:
-        job.say("saved /some/where/very/deep/birds.frn.json")
-        job.show("Embedding a class with a really long name \x1b[2J 🦜", 23, 31, 1.9)
-        await pilot.pause()
-        line = lines(pilot.app)[0]
-        assert all(char.isprintable() for char in line)
-        assert len(line) <= width
-        if width >= 20:
-            assert "23/31" in line
-
-    play(job, scenario, size=(width, 2))
+    pilot, _ = await play(job, size=(width, 2))
+    job.say("saved /some/where/very/deep/birds.frn.json")
+    job.show("Embedding a class with a really long name \x1b[2J 🦜", 23, 31, 1.9)
+    await pilot.pause()
+    line = lines(pilot.app)[0]
+    assert all(char.isprintable() for char in line)
+    assert len(line) <= width
+    if width >= 20:
+        assert "23/31" in line
 
 
-def test_control_characters_in_text_are_escaped(play: Play, lines: Lines) -> None:
+async def test_control_characters_in_text_are_escaped(play: Play, lines: Lines) -> None:
     job = JobLine()
-
-    async def scenario(pilot: Pilot[None], told: Told) -> None:
-        job.say("cannot read \x1b[31m[bold]x\udcff\n\u202e.jpg")
-        await pilot.pause()
-        assert lines(pilot.app)[0].strip() == r"cannot read \x1b[31m[bold]x\xff\n\u202e.jpg"
-
-    play(job, scenario, size=(80, 2))
+    pilot, _ = await play(job, size=(80, 2))
+    job.say("cannot read \x1b[31m[bold]x\udcff\n\u202e.jpg")
+    await pilot.pause()
+    assert lines(pilot.app)[0].strip() == r"cannot read \x1b[31m[bold]x\xff\n\u202e.jpg"
 
 
 def test_durations_have_a_suitable_unit() -> None:

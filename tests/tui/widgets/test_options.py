@@ -1,37 +1,32 @@
 """Keys that arrive before a list is laid out or after a screen is closed."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from frn_tui.dialogs.dialogs import Choose
 from frn_tui.dialogs.picker import Picker
 from frn_tui.widgets.lists import Options, Palette
 from textual.command import CommandPalette
-from textual.message import Message
-from textual.pilot import Pilot
 
 if TYPE_CHECKING:
     from tests.tui.conftest import Driver
 
 
-def test_page_keys_do_nothing_in_a_hidden_list(play: Callable[..., None]) -> None:
+async def test_page_keys_do_nothing_in_a_hidden_list(play: Callable[..., Any]) -> None:
     options = Options("a", "b", "c")
     options.display = False
-
-    async def scenario(pilot: Pilot[None], told: list[Message]) -> None:
-        options.highlighted = 1
-        options.action_page_up()
-        options.action_page_down()
-        assert options.highlighted == 1
-        options.display = True
-        await pilot.pause()
-        options.action_page_down()
-        assert options.highlighted == 2
-        options.action_page_up()
-        assert options.highlighted == 0
-
-    play(options, scenario)
+    pilot, _ = await play(options)
+    options.highlighted = 1
+    options.action_page_up()
+    options.action_page_down()
+    assert options.highlighted == 1
+    options.display = True
+    await pilot.pause()
+    options.action_page_down()
+    assert options.highlighted == 2
+    options.action_page_up()
+    assert options.highlighted == 0
 
 
 @pytest.mark.app(size=(80, 24))

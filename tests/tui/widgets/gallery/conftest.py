@@ -13,7 +13,7 @@ from rich.style import Style
 from textual.app import App
 from textual.message import Message
 
-Play = Callable[..., None]
+Play = Callable[..., Any]
 Lines = Callable[[App[Any]], list[str]]
 Styles = Callable[[App[Any]], list[list[Style]]]
 Told = list[Message]

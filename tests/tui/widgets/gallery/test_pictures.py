@@ -2,7 +2,6 @@
 
 from frn_tui.client.protocol import RenderPreview
 from frn_tui.widgets.gallery import Gallery, GalleryItem
-from textual.pilot import Pilot
 
 from tests.tui.widgets.gallery.conftest import (
     HIGH,
@@ -10,7 +9,6 @@ from tests.tui.widgets.gallery.conftest import (
     Lines,
     Play,
     Styles,
-    Told,
     asked,
     items,
     paths,
@@ -19,123 +17,107 @@ from tests.tui.widgets.gallery.conftest import (
 )
 
 
-def test_only_visible_images_are_requested(play: Play, gallery: Gallery) -> None:
-    async def scenario(pilot: Pilot[None], told: Told) -> None:
-        gallery.set_items(items(1000))
-        await pilot.pause()
-        assert [want.requests for want in wants(told)] == [
-            [RenderPreview(path, 16, 7, "half") for path in paths(*range(8))]
+async def test_only_visible_images_are_requested(play: Play, gallery: Gallery) -> None:
+    pilot, told = await play(gallery, size=(WIDE, HIGH))
+    gallery.set_items(items(1000))
+    await pilot.pause()
+    assert [want.requests for want in wants(told)] == [
+        [RenderPreview(path, 16, 7, "half") for path in paths(*range(8))]
+    ]
+    gallery.scroll_to(y=8 * 100, animate=False)
+    await pilot.pause()
+    assert asked(wants(told)[-1]) == paths(*range(400, 408))
+
+
+async def test_pending_and_received_images_are_not_requested_again(play: Play, gallery: Gallery) -> None:
+    pilot, told = await play(gallery, size=(WIDE, HIGH))
+    gallery.set_items(items(100))
+    await pilot.pause()
+    gallery.provide(*picture(paths(0)[0]))
+    gallery.set_items(items(100))
+    await pilot.pause()
+    assert len(wants(told)) == 1
+    gallery.mode = "kitty"
+    await pilot.pause()
+    assert [want.requests[0].mode for want in wants(told)] == ["half", "kitty"]
+
+
+async def test_broken_files_and_the_list_request_no_images(play: Play, gallery: Gallery) -> None:
+    pilot, told = await play(gallery, size=(WIDE, HIGH))
+    gallery.set_items([GalleryItem("/a", "a", None, "broken", "no image"), *items(1)])
+    await pilot.pause()
+    assert asked(wants(told)[-1]) == paths(0)
+    gallery.view = "list"
+    gallery.set_items(items(50))
+    await pilot.pause()
+    assert len(wants(told)) == 1
+
+
+async def test_a_changed_file_is_classified_again(play: Play, gallery: Gallery) -> None:
+    pilot, told = await play(gallery, size=(WIDE, HIGH))
+    gallery.set_items(items(2))
+    for path in paths(0, 1):
+        gallery.provide(*picture(path))
+    await pilot.pause()
+    before = len(wants(told))
+    gallery.set_items([GalleryItem(paths(0)[0], "new", "another key"), *items(1, first=1)])
+    gallery.scroll_to(y=0, animate=False)
+    await pilot.pause()
+    assert [asked(want) for want in wants(told)[before:]] == [paths(0)]
+
+
+async def test_image_appears_in_its_tile(play: Play, gallery: Gallery, styles: Styles) -> None:
+    pilot, _ = await play(gallery, size=(WIDE, HIGH))
+    gallery.set_items(items(8))
+    gallery.provide(*picture(paths(5)[0], bytes([0, 255, 0])))
+    await pilot.pause()
+    seen = styles(pilot.app)
+    green = {
+        (x, y)
+        for y, line in enumerate(seen)
+        for x, style in enumerate(line)
+        if style.bgcolor and style.bgcolor.triplet == (0, 255, 0)
+    }
+    assert green == {(17 + x, 8 + y) for x in range(16) for y in range(7)}
+
+
+async def test_names_and_marks_are_below_the_tiles(play: Play, gallery: Gallery, lines: Lines) -> None:
+    pilot, _ = await play(gallery, size=(WIDE, HIGH))
+    gallery.set_items(
+        [
+            GalleryItem("/a", "first.jpg"),
+            GalleryItem("/b", "a_very_long_file_name.jpg", mark="near"),
+            GalleryItem("/c", "c.jpg", mark="outlier"),
+            GalleryItem("/d", "d.jpg", mark="broken"),
         ]
-        gallery.scroll_to(y=8 * 100, animate=False)
-        await pilot.pause()
-        assert asked(wants(told)[-1]) == paths(*range(400, 408))
-
-    play(gallery, scenario, size=(WIDE, HIGH))
-
-
-def test_pending_and_received_images_are_not_requested_again(play: Play, gallery: Gallery) -> None:
-    async def scenario(pilot: Pilot[None], told: Told) -> None:
-        gallery.set_items(items(100))
-        await pilot.pause()
-        gallery.provide(*picture(paths(0)[0]))
-        gallery.set_items(items(100))
-        await pilot.pause()
-        assert len(wants(told)) == 1
-        gallery.mode = "kitty"
-        await pilot.pause()
-        assert [want.requests[0].mode for want in wants(told)] == ["half", "kitty"]
-
-    play(gallery, scenario, size=(WIDE, HIGH))
+    )
+    gallery.select(["/b"])
+    await pilot.pause()
+    row = lines(pilot.app)[7]
+    assert [row[x : x + 17].rstrip() for x in (0, 17, 34, 51)] == [
+        "›first.jpg",
+        " ✓≈a_very…me.jpg",
+        " !c.jpg",
+        " ⚠d.jpg",
+    ]
+    assert "broken" in lines(pilot.app)[2]
 
 
-def test_broken_files_and_the_list_request_no_images(play: Play, gallery: Gallery) -> None:
-    async def scenario(pilot: Pilot[None], told: Told) -> None:
-        gallery.set_items([GalleryItem("/a", "a", None, "broken", "no image"), *items(1)])
-        await pilot.pause()
-        assert asked(wants(told)[-1]) == paths(0)
-        gallery.view = "list"
-        gallery.set_items(items(50))
-        await pilot.pause()
-        assert len(wants(told)) == 1
-
-    play(gallery, scenario, size=(WIDE, HIGH))
+async def test_the_list_shows_a_line_per_item_with_its_note(play: Play, gallery: Gallery, lines: Lines) -> None:
+    pilot, _ = await play(gallery, size=(WIDE, HIGH))
+    gallery.view = "list"
+    gallery.set_items([GalleryItem("/a", "a.jpg", mark="broken", note="image file is truncated"), *items(50)])
+    await pilot.pause()
+    assert lines(pilot.app)[0].rstrip() == "›⚠a.jpg" + " " * 38 + "  image file is truncated"
+    assert lines(pilot.app)[1].startswith(" 00000.jpg ")
+    await pilot.press("down", "down")
+    assert lines(pilot.app)[2].startswith("›00001.jpg ")
 
 
-def test_a_changed_file_is_classified_again(play: Play, gallery: Gallery) -> None:
-    async def scenario(pilot: Pilot[None], told: Told) -> None:
-        gallery.set_items(items(2))
-        for path in paths(0, 1):
-            gallery.provide(*picture(path))
-        await pilot.pause()
-        before = len(wants(told))
-        gallery.set_items([GalleryItem(paths(0)[0], "new", "another key"), *items(1, first=1)])
-        gallery.scroll_to(y=0, animate=False)
-        await pilot.pause()
-        assert [asked(want) for want in wants(told)[before:]] == [paths(0)]
-
-    play(gallery, scenario, size=(WIDE, HIGH))
-
-
-def test_image_appears_in_its_tile(play: Play, gallery: Gallery, styles: Styles) -> None:
-    async def scenario(pilot: Pilot[None], told: Told) -> None:
-        gallery.set_items(items(8))
-        gallery.provide(*picture(paths(5)[0], bytes([0, 255, 0])))
-        await pilot.pause()
-        seen = styles(pilot.app)
-        green = {
-            (x, y)
-            for y, line in enumerate(seen)
-            for x, style in enumerate(line)
-            if style.bgcolor and style.bgcolor.triplet == (0, 255, 0)
-        }
-        assert green == {(17 + x, 8 + y) for x in range(16) for y in range(7)}
-
-    play(gallery, scenario, size=(WIDE, HIGH))
-
-
-def test_names_and_marks_are_below_the_tiles(play: Play, gallery: Gallery, lines: Lines) -> None:
-    async def scenario(pilot: Pilot[None], told: Told) -> None:
-        gallery.set_items(
-            [
-                GalleryItem("/a", "first.jpg"),
-                GalleryItem("/b", "a_very_long_file_name.jpg", mark="near"),
-                GalleryItem("/c", "c.jpg", mark="outlier"),
-                GalleryItem("/d", "d.jpg", mark="broken"),
-            ]
-        )
-        gallery.select(["/b"])
-        await pilot.pause()
-        row = lines(pilot.app)[7]
-        assert [row[x : x + 17].rstrip() for x in (0, 17, 34, 51)] == [
-            "›first.jpg",
-            " ✓≈a_very…me.jpg",
-            " !c.jpg",
-            " ⚠d.jpg",
-        ]
-        assert "broken" in lines(pilot.app)[2]
-
-    play(gallery, scenario, size=(WIDE, HIGH))
-
-
-def test_the_list_shows_a_line_per_item_with_its_note(play: Play, gallery: Gallery, lines: Lines) -> None:
-    async def scenario(pilot: Pilot[None], told: Told) -> None:
-        gallery.view = "list"
-        gallery.set_items([GalleryItem("/a", "a.jpg", mark="broken", note="image file is truncated"), *items(50)])
-        await pilot.pause()
-        assert lines(pilot.app)[0].rstrip() == "›⚠a.jpg" + " " * 38 + "  image file is truncated"
-        assert lines(pilot.app)[1].startswith(" 00000.jpg ")
-        await pilot.press("down", "down")
-        assert lines(pilot.app)[2].startswith("›00001.jpg ")
-
-    play(gallery, scenario, size=(WIDE, HIGH))
-
-
-def test_gallery_without_images_is_shown_as_a_list(play: Play, gallery: Gallery, lines: Lines) -> None:
-    async def scenario(pilot: Pilot[None], told: Told) -> None:
-        gallery.mode = "none"
-        gallery.set_items(items(5))
-        await pilot.pause()
-        assert lines(pilot.app)[4].startswith(" 00004.jpg")
-        assert not wants(told)
-
-    play(gallery, scenario, size=(WIDE, HIGH))
+async def test_gallery_without_images_is_shown_as_a_list(play: Play, gallery: Gallery, lines: Lines) -> None:
+    pilot, told = await play(gallery, size=(WIDE, HIGH))
+    gallery.mode = "none"
+    gallery.set_items(items(5))
+    await pilot.pause()
+    assert lines(pilot.app)[4].startswith(" 00004.jpg")
+    assert not wants(told)

@@ -9,68 +9,56 @@ from frn_tui.client.protocol import RenderPreview
 from frn_tui.terminal.modes import Mode
 from frn_tui.terminal.rendered_picture import Picture
 from frn_tui.widgets.gallery import Gallery, GalleryItem
-from textual.pilot import Pilot
 
-from tests.tui.widgets.gallery.conftest import HIGH, WIDE, Lines, Play, Told, items, paths, wants
+from tests.tui.widgets.gallery.conftest import HIGH, WIDE, Lines, Play, items, paths, wants
 
 
 @pytest.mark.parametrize("mode", ["half", "none"])
-def test_every_mode_fills_every_size(play: Play, lines: Lines, mode: Mode) -> None:
+async def test_every_mode_fills_every_size(play: Play, lines: Lines, mode: Mode) -> None:
     gallery = Gallery(mode=mode)
-
-    async def scenario(pilot: Pilot[None], told: Told) -> None:
-        gallery.set_items([*items(30), GalleryItem("/x", "x", None, "broken", "why " * 30)])
-        gallery.provide(RenderPreview(paths(0)[0], 5, 3), Picture("half", 5, 3, b"abcdef" * 15))
-        for size in ((80, 24), (40, 12), (20, 5), (3, 2), (1, 1), (200, 60)):
-            await pilot.resize_terminal(*size)
-            assert [len(line) for line in lines(pilot.app)] == [size[0]] * size[1]
-
-    play(gallery, scenario)
+    pilot, _ = await play(gallery)
+    gallery.set_items([*items(30), GalleryItem("/x", "x", None, "broken", "why " * 30)])
+    gallery.provide(RenderPreview(paths(0)[0], 5, 3), Picture("half", 5, 3, b"abcdef" * 15))
+    for size in ((80, 24), (40, 12), (20, 5), (3, 2), (1, 1), (200, 60)):
+        await pilot.resize_terminal(*size)
+        assert [len(line) for line in lines(pilot.app)] == [size[0]] * size[1]
 
 
 @pytest.mark.parametrize("view", ["grid", "list"])
-def test_unusual_names_stay_within_their_cells(play: Play, lines: Lines, view: Any) -> None:
+async def test_unusual_names_stay_within_their_cells(play: Play, lines: Lines, view: Any) -> None:
     names = ["\x1b[2J.jpg", "a\nb.jpg", "\u202egpj", "[bold red]m[x].jpg", "\udcff.jpg", "🦜" * 20, "\x9b", "\u200b"]
     gallery = Gallery(mode="half")
-
-    async def scenario(pilot: Pilot[None], told: Told) -> None:
-        gallery.view = view
-        gallery.set_items([GalleryItem(name, name, note=name) for name in names])
-        await pilot.press("ctrl+a")
-        seen = lines(pilot.app)
-        assert all(char.isprintable() for line in seen for char in line)
-        assert any("[bold red]" in line or "[bold" in line for line in seen)
-
-    play(gallery, scenario, size=(WIDE, HIGH))
+    pilot, _ = await play(gallery, size=(WIDE, HIGH))
+    gallery.view = view
+    gallery.set_items([GalleryItem(name, name, note=name) for name in names])
+    await pilot.press("ctrl+a")
+    seen = lines(pilot.app)
+    assert all(char.isprintable() for line in seen for char in line)
+    assert any("[bold red]" in line or "[bold" in line for line in seen)
 
 
-def scroll(play: Play, count: int) -> tuple[float, int]:
+async def scroll(play: Play, count: int) -> tuple[float, int]:
     """Go ten pages down; return the median processor time per page and the number of image requests."""
     gallery = Gallery(mode="half")
-    result = []
-
-    async def scenario(pilot: Pilot[None], told: Told) -> None:
-        gallery.focus()
-        gallery.set_items(items(count))
-        await pilot.pause()
-        pages = []
-        for _ in range(10):
-            start = time.process_time()
-            await pilot.press("pagedown")
-            pages.append(time.process_time() - start)
-        result.append((statistics.median(pages), len(wants(told))))
-        assert all(len(want.requests) <= 12 for want in wants(told))
-
-    play(gallery, scenario, size=(WIDE, HIGH))
-    return result[0]
+    pilot, told = await play(gallery, size=(WIDE, HIGH))
+    gallery.focus()
+    gallery.set_items(items(count))
+    await pilot.pause()
+    pages = []
+    for _ in range(10):
+        start = time.process_time()
+        await pilot.press("pagedown")
+        pages.append(time.process_time() - start)
+    assert all(len(want.requests) <= 12 for want in wants(told))
+    return statistics.median(pages), len(wants(told))
 
 
-def test_ten_thousand_items_request_only_visible_images(play: Play) -> None:
-    _, asked = scroll(play, 10_000)
+async def test_ten_thousand_items_request_only_visible_images(play: Play) -> None:
+    _, asked = await scroll(play, 10_000)
     assert asked <= 11
 
 
 @pytest.mark.slow
-def test_ten_thousand_items_scroll_as_fast_as_a_hundred(play: Play) -> None:
-    few, many = (scroll(play, count)[0] for count in (200, 10_000))
+async def test_ten_thousand_items_scroll_as_fast_as_a_hundred(play: Play) -> None:
+    (few, _), (many, _) = await scroll(play, 200), await scroll(play, 10_000)
     assert many < 3 * few + 0.005
