@@ -69,15 +69,6 @@ def golden() -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
-def real_images() -> Path:
-    """Zip archives of real images."""
-    folder = SHARED / "data"
-    if not folder.is_dir():
-        pytest.skip(f"no real images at {folder} (set FRN_SHARED)")
-    return folder
-
-
 @pytest.fixture(autouse=True)
 def private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Hide the user's cache and added models from all tests."""

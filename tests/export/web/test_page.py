@@ -9,17 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from frn_export.web.runtime import BINARY, SCRIPT, find_runtime
-from typer.testing import CliRunner, Result
 
-from frn.cli.main import app
 from frn.errors import FrnError
 from frn.models.zoo import assets_folder
+from tests.commands import frn
 
 SAMPLES = assets_folder() / "samples"
-
-
-def frn(*words: object) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
 
 
 def package(name: str = "onnxruntime-web", version: str = "1.30.0", binary: bytes = b"\0asm rest") -> dict[str, bytes]:

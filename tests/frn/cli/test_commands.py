@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from frn.cli.main import app
 from frn.cli.shell.console import printable
 from frn.data.synthetic import draw_moth, species
 from frn.images.transforms import EvaluationTransform
@@ -26,12 +25,9 @@ from frn.models.zoo import assets_folder, shipped_models
 from frn.training.presets import find_preset
 from frn.training.runs.run_options import RunOptions
 from tests import processes
+from tests.commands import frn
 
 SAMPLES = assets_folder() / "samples"
-
-
-def frn(*words: object) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
 
 
 def lines(result: Result) -> list[dict[str, object]]:

@@ -10,20 +10,15 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from typer.testing import CliRunner, Result
 
-from frn.cli.main import app
 from frn.cli.shell.console import _shortage
 from frn.images.opening import open_image
 from frn.models.zoo import added_models, assets_folder
 from tests import processes
+from tests.commands import frn
 
 MOTHS, QUERIES = assets_folder() / "samples" / "moths", assets_folder() / "samples" / "queries"
 PHOTO = QUERIES / "eyed footman 6.jpg"
-
-
-def frn(*words: object) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
 
 
 def program(*words: object, **options: str) -> subprocess.CompletedProcess[str]:

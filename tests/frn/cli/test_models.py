@@ -23,7 +23,7 @@ import torch
 from frn_export.added import add_model
 from frn_export.graphs.backbone import features_graph
 from torchvision import models
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from frn.cli.main import app
 from frn.models.model import import_pretrained, load_model, save_model
@@ -38,13 +38,10 @@ from frn.models.zoo import (
     shipped_models,
 )
 from frn.system import transfers
+from tests.commands import frn
 from tests.killing import killed_at
 
 NETWORK = "torchvision:mobilenet_v3_small"
-
-
-def frn(*words: object) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
 
 
 class Quiet(SimpleHTTPRequestHandler):

@@ -8,21 +8,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from frn.cli.main import app
 from frn.cli.train.train import _show_result
 from frn.data.folders import scan
 from frn.data.pixel_cache import load_images
 from frn.models.zoo import assets_folder
+from tests.commands import frn
 
 MOTHS, QUERIES = assets_folder() / "samples" / "moths", assets_folder() / "samples" / "queries"
 PHOTO = QUERIES / "eyed footman 6.jpg"
 ODD = ":dog: [v2] [bold]"
-
-
-def frn(*words: object) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
 
 
 @pytest.fixture

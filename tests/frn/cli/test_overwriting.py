@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import typer
 from PIL import Image
-from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
 from frn.cli.shell.help import OUTPUTS
 from frn.images.opening import open_image
 from frn.models.zoo import assets_folder
 from frn.system.files import is_ours
+from tests.commands import frn
 
 MOTHS, QUERIES = assets_folder() / "samples" / "moths", assets_folder() / "samples" / "queries"
 PHOTO = QUERIES / "eyed footman 6.jpg"
@@ -43,10 +43,6 @@ ELSEWHERE = {
     ("group", "--out"): "refuses whatever exists: tests/frn/inference/test_groups.py",
 }
 ALL = {**FILES, **FOLDERS}
-
-
-def frn(*words: object) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
 
 
 def outputs(commands: dict[str, Any], above: str = "") -> Iterator[tuple[str, str]]:

@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from typer.testing import CliRunner, Result
 
-from frn.cli.main import app
 from frn.data.folders import scan
 from frn.data.pixel_cache import load_images
 from frn.episodes import EpisodeShape
@@ -18,10 +16,7 @@ from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model, save_model
 from frn.training.presets import PRESETS
-
-
-def frn(*words: object) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+from tests.commands import frn
 
 
 def test_presets_are_listed_by_data_set_with_published_figures() -> None:

@@ -15,18 +15,14 @@ import pytest
 import torch
 from frn_export.graphs.backbone import features_graph
 from PIL import Image
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from frn.cli.main import app
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model
 from frn.models.zoo import DEFAULT_MODEL, assets_folder
 from tests import processes
-
-
-def frn(*words: object) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+from tests.commands import frn
 
 
 @pytest.fixture(scope="module")

@@ -13,22 +13,18 @@ from typing import Any
 
 import pytest
 import typer
-from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
 from frn.cli.shell.help import OUTPUTS, TOPICS
 from frn.cli.shell.schemas import RESULTS, schema
 from frn.models.zoo import assets_folder
 from tests import processes
+from tests.commands import frn
 from tests.frn.conftest import is_described
 
 MOTHS, QUERIES = assets_folder() / "samples" / "moths", assets_folder() / "samples" / "queries"
 PHOTO = QUERIES / "eyed footman 6.jpg"
 ROOT = Path(__file__).parents[3]
-
-
-def frn(*words: object, stdin: bytes | None = None) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words], input=stdin, catch_exceptions=False)
 
 
 @pytest.fixture(autouse=True)

@@ -6,13 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from typer.testing import CliRunner, Result
 
-from frn.cli.main import app
 from frn.data.folders import find_splits, scan, split_folder
 from frn.data.names import loose, match_names
 from frn.errors import FrnError
 from frn.inference.session import Session, Support, build_state
+from tests.commands import frn
 
 NFC, NFD = unicodedata.normalize("NFC", "Épervier"), unicodedata.normalize("NFD", "Épervier")
 
@@ -23,10 +22,6 @@ def photos(folder: Path, count: int = 1) -> Path:
         pixels = np.random.default_rng([number, *folder.name.encode()]).integers(0, 256, (24, 24, 3), dtype=np.uint8)
         Image.fromarray(pixels).save(folder / f"{number}.png")
     return folder
-
-
-def frn(*words: object) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
 
 
 def test_names_match_in_both_unicode_forms() -> None:

@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from typer.testing import CliRunner, Result
 
-from frn.cli.main import app
 from frn.errors import FrnError
 from frn.estimator import finetuning
 from frn.estimator.finetuning import cross_validate, whitening
@@ -20,10 +18,7 @@ from frn.models.model import load_model
 from frn.ridge.tuning import UNTRAINED
 from frn.training.presets import find_preset
 from frn.training.setup import new_model
-
-
-def frn(*words: object) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+from tests.commands import frn
 
 
 @pytest.fixture(scope="module")

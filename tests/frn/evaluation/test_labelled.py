@@ -13,9 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from typer.testing import CliRunner, Result
 
-from frn.cli.main import app
 from frn.errors import FrnError
 from frn.estimator.loading import load_classifier
 from frn.evaluation.labelled import Answer, LabelledScore, score_labelled, wilson
@@ -26,6 +24,7 @@ from frn.models.zoo import assets_folder
 from frn.report.csv_rows import csv_text
 from frn.report.score_page import score_page
 from tests import processes
+from tests.commands import frn
 
 SAMPLES = assets_folder() / "samples"
 
@@ -99,10 +98,6 @@ def labelled(tmp_path: Path) -> Path:
     noise = np.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=np.uint8)
     Image.fromarray(noise).save(tmp_path / "labelled" / "noise" / "1.png")
     return tmp_path / "labelled"
-
-
-def frn(*words: object) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
 
 
 def test_score_command_reports_everything(labelled: Path, tmp_path: Path) -> None:

@@ -13,9 +13,7 @@ import torch
 from frn_export.parity import verified_head
 from frn_export.web.write import write_page
 from torch import Tensor
-from typer.testing import CliRunner, Result
 
-from frn.cli.main import app
 from frn.errors import FrnError
 from frn.estimator.few_shot import FewShotClassifier
 from frn.estimator.loading import load_classifier, load_extractor
@@ -29,6 +27,7 @@ from frn.inference.onnx_runtime import check_model, open_session, run_session
 from frn.inference.session import Support, build_state
 from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model, save_model
+from tests.commands import frn
 from tests.frn.heads.test_deepemd import needs_pot
 
 NO_RUNTIME: Any = None
@@ -57,10 +56,6 @@ def classes(moths: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def photo(moths: Path) -> Path:
     return sorted(sorted((moths / "test").iterdir())[0].iterdir())[-1]
-
-
-def frn(*words: object) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
 
 
 def answer(classes: Path, model: Path, photo: Path) -> Prediction:

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from typer.testing import CliRunner, Result
 
-from frn.cli.main import app
 from frn.errors import FrnError, FrnWarning
 from frn.models.header import ModelConfig
 from frn.models.model import Model, import_reference, load_model
 from frn.training.presets import find_preset
+from tests.commands import frn
 
 LAYERS = {"conv": "0", "norm": "1"}
 
@@ -64,10 +63,6 @@ def test_without_a_preset_a_message_says_that_photos_are_treated_as_uncropped(ch
     image = photo(210, 120)
     assert np.abs(transform(image).astype(int) - as_the_authors(image, square=False)).max() <= 1
     assert np.array_equal(transform(photo(84, 84)), np.asarray(photo(84, 84)))
-
-
-def frn(*words: object) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
 
 
 def test_added_checkpoint_can_be_named_in_every_command(checkpoint: Path) -> None:

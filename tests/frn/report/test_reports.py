@@ -12,20 +12,15 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from typer.testing import CliRunner, Result
 
-from frn.cli.main import app
 from frn.estimator.loading import load_classifier
 from frn.models.zoo import assets_folder
 from frn.report import photos_page
 from frn.report.page import policy, render
+from tests.commands import frn
 
 SAMPLES = assets_folder() / "samples"
 EVIL = "<script>alert(1)</script> &\"'"
-
-
-def frn(*words: object) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
 
 
 class Elements(HTMLParser):

@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from msgspec import to_builtins
-from typer.testing import CliRunner, Result
 
-from frn.cli.main import app
 from frn.data.folders import scan
 from frn.data.pixel_cache import load_images
 from frn.errors import FrnError
@@ -35,6 +33,7 @@ from frn.system.precision import choose_precision
 from frn.training.loop import train
 from frn.training.runs.run import RunSettings
 from frn.training.runs.run_options import RunOptions
+from tests.commands import frn
 
 FLAGS = ("--way", "4", "--shot", "2", "--queries", "3", "--epochs", "2")
 QUICK = ("--queries", "5", "--episodes", "20")
@@ -58,10 +57,6 @@ TABLE = Table(
 OTHER = RunSpec(name="other", options=replace(TINY.options, seed=1))
 AGAIN = Measurement(name="other", run=OTHER, flags=QUICK, prepare="cifar-fs")
 TWO_SEEDS = replace(TABLE, rows=[*TABLE.rows, at_both("another seed", AGAIN)])
-
-
-def frn(*words: object) -> Result:
-    return CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
 
 
 def half_a_run(moths: Path, out: Path, options: RunOptions) -> None:
