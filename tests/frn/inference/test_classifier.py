@@ -37,6 +37,10 @@ def extractor_of(model: Model) -> Extractor:
     return Extractor(features_graph(model).SerializeToString(), "m.onnx", threads=1)
 
 
+def constants(model: onnx.ModelProto) -> list[np.ndarray]:
+    return [onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer]
+
+
 def members(folder: Path) -> dict[str, list[Path]]:
     return {home.name: sorted(home.iterdir()) for home in sorted(folder.iterdir())}
 
@@ -105,15 +109,24 @@ def test_a_protonet_cannot_enroll() -> None:
 
 
 def test_every_shipped_model_has_its_extractor_and_they_agree(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are byte-identical, apart from the version of frn that wrote them."""
+    """They are the same graph; torch's tracer folds LiteNet in float32, so a weight's last bits vary by processor."""
     assert set(shipped_models()) == set(shipped_extractors())
     for name, path in shipped_extractors().items():
-        written_by = {entry.key: entry.value for entry in onnx.load(path).metadata_props}["frn.library"]
+        shipped = onnx.load(path)
+        written_by = {entry.key: entry.value for entry in shipped.metadata_props}["frn.library"]
         monkeypatch.setattr("frn_export.graphs.builder.__version__", written_by)
         graph = features_graph(load_model(name)).SerializeToString(deterministic=True)
         with safetensors.safe_open(shipped_models()[name], framework="pt") as file:
             stored = {file.get_slice(key).get_dtype() for key in file.keys()}  # noqa: SIM118
-        assert path.read_bytes() == (half(graph) if "F16" in stored else graph), name
+        written = onnx.load_from_string(half(graph) if "F16" in stored else graph)
+        for found, expected in zip(constants(shipped), constants(written), strict=True):
+            assert found.dtype == expected.dtype
+            tolerance = {"float16": 1e-3, "float32": 1e-5}.get(found.dtype.name, 0)
+            np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance / 10, err_msg=name)
+        for model in (shipped, written):
+            for tensor in model.graph.initializer:
+                tensor.ClearField("raw_data")
+        assert shipped == written, name
 
 
 def test_callback_runs_before_each_file_and_can_stop_the_reading(moths: Path) -> None:
