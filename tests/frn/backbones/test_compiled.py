@@ -44,8 +44,7 @@ def drawn_norm(channels: int) -> nn.BatchNorm2d:
     ("branches", "size", "slope", "pool", "dtype"),
     [
         (1, (6, 6), 0.0, True, torch.float32),
-        (1, (5, 7), 0.1, False, torch.float32),
-        (2, (7, 5), 0.1, True, torch.float32),
+        (2, (5, 7), 0.1, False, torch.float32),
         (2, (7, 5), 0.1, True, torch.bfloat16),
     ],
 )
