@@ -1,6 +1,7 @@
 """Text and borders are readable under every theme that can be chosen."""
 
 import re
+from functools import cache
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ def luminance(color: Color) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
+@cache
 def contrast(style: Style) -> float:
     assert style.color is not None
     assert style.bgcolor is not None
