@@ -9,7 +9,8 @@ HERE = Path(__file__).parent
 PAGES = HERE.parents[1] / "docs"
 FRN, OTHER = "#00796b", "#b0bec5"
 LABELS = dict.fromkeys(("proto", "covariance"), ((0, -11), "center"))
-LABELS |= {"frn-tdm": ((-5, -2), "right")} | dict.fromkeys(("ctx", "dsn", "srm"), ((5, -2), "left"))
+LABELS |= {"deepbdc": ((-5, -6), "right"), "frn-tdm": ((-5, 1), "right")}
+LABELS |= dict.fromkeys(("ctx", "dsn", "mcl", "srm"), ((5, -2), "left"))
 """Places of labels that would cover others above their point."""
 
 plt.rcParams |= {"svg.hashsalt": "frn", "svg.fonttype": "none", "font.family": "sans-serif", "font.size": 9}
