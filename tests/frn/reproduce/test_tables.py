@@ -52,7 +52,7 @@ covariance-1: train cifar-fs-conv4-short --method covariance --way 30 --shot 1 -
 def test_photo_table_trains_every_row_with_the_same_budget() -> None:
     """All rows have an equal budget: the same number of images within 3%, augmentation, schedule, rate and precision.
 
-    Only covariance pooling warms up the rate, because its temperature turns negative otherwise.
+    Only covariance pooling and DeepBDC warm up the rate, because their scales do not recover from the first steps.
     """
     presets = [run.options.overridden() for row in TABLES["cub-small"].rows for run in training_runs(row)]
     assert len(presets) == 25
