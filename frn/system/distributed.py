@@ -22,7 +22,7 @@ from frn.system.hardware import own_rank, world
 RENDEZVOUS_TIMEOUT = timedelta(hours=1)
 """Timeout for the other ranks: rank 0 may be decoding a data set."""
 
-MEETING = "frn/meeting"
+MEETING, BEGAN = "frn/meeting", "frn/began"
 ANSWER = timedelta(seconds=5)
 """Timeout for a connection to the rendezvous store."""
 
@@ -112,6 +112,17 @@ def restarted() -> bool:
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
 
 
+def note_beginning() -> None:
+    """Record in torchrun's store, if there is one, that the run has begun."""
+    if (store := _torchrun_store()) is not None:
+        store.set(BEGAN, "")
+
+
+def began_before_restart() -> bool:
+    """Return whether torchrun has restarted a run that had begun, and not one that was refused."""
+    return restarted() and ((store := _torchrun_store()) is None or store.check([BEGAN]))
+
+
 @contextmanager
 def joined(device: str) -> Iterator[ProcessGroup]:
     """Join the other ranks, if torchrun started any, until the work is done.
@@ -149,10 +160,10 @@ def _meeting_place(rank: int) -> Any:  # a TCPStore; torch has no public type
     """
     from torch.distributed import TCPStore  # type: ignore[attr-defined]  # not in every build of torch
 
-    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+    host = os.environ["MASTER_ADDR"]
+    if (shared := _torchrun_store()) is None:
+        port = int(os.environ["MASTER_PORT"])
         return TCPStore(host, port, is_master=rank == 0, timeout=RENDEZVOUS_TIMEOUT, wait_for_workers=False)
-    shared = TCPStore(host, port, timeout=RENDEZVOUS_TIMEOUT)
     if rank == 0:
         own = TCPStore(host, 0, is_master=True, timeout=RENDEZVOUS_TIMEOUT, wait_for_workers=False)
         shared.set(MEETING, str(own.port))
@@ -164,3 +175,12 @@ def _meeting_place(rank: int) -> Any:  # a TCPStore; torch has no public type
             continue
         found.set_timeout(RENDEZVOUS_TIMEOUT)
         return found
+
+
+def _torchrun_store() -> Any:
+    """Return torchrun's store, which outlives restarts; None without torchrun or if its store is not shared."""
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        return None
+    return TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), timeout=RENDEZVOUS_TIMEOUT)

@@ -16,7 +16,7 @@ from frn.evaluation.features import TorchExtractor
 from frn.heads import build_head
 from frn.images.transforms import EvaluationTransform
 from frn.models.model import Model, load_model
-from frn.system.distributed import ALONE, ProcessGroup, restarted
+from frn.system.distributed import ALONE, ProcessGroup, began_before_restart, note_beginning
 from frn.system.hardware import own_cores, own_rank, processor
 from frn.system.precision import choose_device, choose_precision, set_threads
 from frn.training.loop import StepReport, ValidationReport, train
@@ -136,9 +136,11 @@ def prepare_run(
 
 def _settings(options: RunOptions, command: str) -> RunSettings:
     """Return the settings of a run. Raises FrnError if the folder is taken or the device is not available."""
-    resume = options.resume or (restarted() and RunFolder(options.folder).last.exists())
-    if not resume and own_rank() == 0:
-        RunFolder(options.folder).require_free()  # before images are loaded
+    resume = options.resume or (RunFolder(options.folder).last.exists() and began_before_restart())
+    if own_rank() == 0:
+        if not resume:
+            RunFolder(options.folder).require_free()  # before images are loaded
+        note_beginning()
     set_threads(options.threads)
     device = choose_device(options.device)
     facts = {

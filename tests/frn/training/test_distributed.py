@@ -270,6 +270,16 @@ def test_torchrun_restarts_ranks_from_the_last_checkpoint(ranks: Launch, tmp_pat
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[1])
 
 
+def test_torchrun_does_not_resume_a_run_that_was_refused(ranks: Launch, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "last.safetensors").write_bytes(b"an earlier run")
+    said = ranks(commanded, tmp_path / "run", restarts=1)
+    assert (
+        said[0]
+        == f"error: {tmp_path / 'run'}: already contains a run. Add --resume to continue it, or give another --out."
+    )
+
+
 def evaluated(met: ProcessGroup, out: Path) -> str:
     images = draw_classes(6, 13, size=32, seed=3)  # the shares are 39 of 78 images, and 12 and 13 of 25 episodes
     torch.manual_seed(0)

@@ -9,7 +9,7 @@ import pytest
 from frn_tui.client.protocol import EngineError
 from frn_tui.dialogs.dialogs import Choose
 from frn_tui.document.controller import Controller
-from frn_tui.document.photo_files import bundle, settle, sort
+from frn_tui.document.photo_files import bundle, settle, sort, step_over
 
 from frn.errors import FrnError
 
@@ -238,6 +238,29 @@ async def test_moving_photos_is_a_separate_undo_step_and_not_an_edit(controller:
     session.undo()
     assert session.undo().moves is None
     assert session.is_saved
+
+
+@pytest.mark.parametrize("first", ["/a/jay.jpg", "/out/wren/jay.jpg"])
+async def test_undo_restores_the_answers_of_photos_with_the_same_content(
+    controller: Controller, fake_engine: "FakeEngine", first: str
+) -> None:
+    asked = [first, "/b/jay.jpg"]
+    fake_engine.twins = {"/b/jay.jpg"}
+
+    def answered() -> list[str]:
+        assert all("scores" in answer for answer in controller.query.answers)
+        return [answer["path"] for answer in controller.query.answers]
+
+    await controller.ask(asked)
+    await sort(controller, "/out", [(path, "wren") for path in asked], move=True)
+    moves = controller.session.state.moves
+    assert moves is not None
+    for _ in range(2):
+        assert answered() == ["/out/wren/jay.jpg"]
+        await step_over(controller, moves, undo=True)
+        assert sorted(answered()) == sorted(asked)
+        await step_over(controller, moves, undo=False)
+    assert fake_engine.moved[0] == {"/out/wren/jay.jpg": "/b/jay.jpg"}  # a copy, before the other photo moves back
 
 
 async def test_moves_of_a_killed_program_are_finished(controller: Controller, fake_engine: "FakeEngine") -> None:

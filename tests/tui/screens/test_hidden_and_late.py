@@ -64,6 +64,25 @@ async def test_keys_in_the_list_of_misfits_do_not_act_on_the_hidden_query(
     assert driver.counts == {**before, "jay": before["jay"] - 1}
 
 
+async def test_keys_are_not_offered_for_a_hidden_query(drive: Drive) -> None:
+    driver = await drive(size=(60, 24))
+    workspace, before = driver.app.workspace, driver.counts
+    await workspace.query_pane.ask_now(["/queries/wren-10.jpg"])
+    workspace.focus_pane("query")
+    await driver.idle()
+    assert workspace.works("right")
+    assert workspace.context.jobs.hint.startswith("1-9: add wren-10.jpg to")
+    workspace.focus_pane("classes")
+    await driver.idle()
+    assert not workspace.works("right")
+    assert workspace.context.jobs.hint == ""
+    for key in ("1", "y", "m"):
+        await driver.keys(key)
+        assert driver.app.screen is workspace
+        assert workspace.context.jobs._message == "the query is hidden: tab shows it"
+    assert driver.counts == before
+
+
 async def test_a_crop_has_no_label_before_it_is_classified(driver: Driver, fake_engine: FakeEngine) -> None:
     controller = driver.app.controller
     await driver.app.workspace.query_pane.ask_now(["/queries/owl-10.jpg"])

@@ -62,8 +62,11 @@ async def sort(controller: Controller, folder: str, photos: Sequence[tuple[str, 
             failed = await _one_by_one(controller, places, photos, put, "Sorting photos")
         finally:
             if move:
-                if moved := tuple((path, place, path in twins) for path, place in places.items() if place != path):
-                    controller.session.note_moves(Moves(f"moved {count_of(len(moved), 'photo')}", journal, moved))
+                if moved := {path: place for path, place in places.items() if place != path}:
+                    # A photo that was already there is included if a twin was merged with it: undo keeps both answers.
+                    listed = moved | {place: place for place in moved.values() if place in places}
+                    steps = tuple((path, place, path in twins) for path, place in listed.items())
+                    controller.session.note_moves(Moves(f"moved {count_of(len(moved), 'photo')}", journal, steps))
                 await _follow_moves(controller, places)
     return _said(places, "moved" if move else "copied", failed)
 
@@ -71,10 +74,15 @@ async def sort(controller: Controller, folder: str, photos: Sequence[tuple[str, 
 async def step_over(controller: Controller, moves: Moves, *, undo: bool) -> str:
     """Undo or redo the move of photos; return a summary."""
     photos = [(place, path, twin) for path, place, twin in moves.photos[::-1]] if undo else moves.photos
+    if undo:  # twins are copied from photos that are then moved back
+        photos = sorted(photos, key=lambda photo: not photo[2])
     places: dict[str, str] = {}
 
     async def put(source: str, target: str, is_twin: bool) -> None:
-        await controller.engine.call(file_requests.MovePhoto(moves.journal, source, target, is_twin, undo))
+        if source != target:
+            await controller.engine.call(file_requests.MovePhoto(moves.journal, source, target, is_twin, undo))
+        if is_twin and undo:
+            controller.query.copy(source, target)
         places[source] = target
 
     async with controller.moving:

@@ -88,6 +88,11 @@ class Query:
         self.shown = follow(self.shown)
         self.seen = set(map(follow, self.seen))
 
+    def copy(self, path: str, target: str) -> None:
+        """Copy an answer to another file of the same photo."""
+        if path in self._answers:
+            self._answers[target] = {**self._answers[path], "path": target}
+
     def wait_for(self, path: str) -> None:
         """Forget the answer of a photo that is being classified."""
         self._answers[path] = {"path": path, "reason": "is being classified"}

@@ -96,7 +96,7 @@ class QueryPane(Judging, Arranging, Pane):
 
     def digits(self) -> str:
         answer = self.controller.query.answer
-        if answer is None or "key" not in answer:
+        if answer is None or "key" not in answer or not self.display:
             return ""
         return f"1-9: add {display_name(name_of(answer['path']), 24)} to"
 

@@ -99,11 +99,12 @@ class Judging:
         self.advance()
 
     def action_number(self, number: int) -> None:
-        if (entry := class_of_number(self.context, number)) is not None:
-            self.judge({entry.id: self.judged()})
+        if (entry := class_of_number(self.context, number)) is not None and (answers := self.judged()):
+            self.judge({entry.id: answers})
 
     def action_move(self) -> None:
-        choose_class(self.context, "Assign to class", lambda entry: self.judge({entry.id: self.judged()}))
+        if answers := self.judged():
+            choose_class(self.context, "Assign to class", lambda entry: self.judge({entry.id: answers}))
 
     def action_right(self) -> None:
         by_class: dict[int, list[Answer]] = {}

@@ -213,7 +213,8 @@ class Workspace(KeyedScreen[None]):
 
     def works(self, name: str) -> bool:
         session, query = self.controller.session, self.controller.query
-        answer, photos = query.answer, self.photos_pane.gallery.paths
+        answer = query.answer if self.query_pane.display else None
+        photos = self.photos_pane.gallery.paths
         removable = {"classes": session.state.classes, "photos": photos, "query": answer}
         needed: dict[str, object] = {
             "undo": session.can_undo,
