@@ -13,10 +13,13 @@ import pytest
 from frn_tui.app import FrnApp
 from frn_tui.terminal.marks import WAITING
 from rich.style import Style
+from textual._compositor import Compositor
+from textual._context import visible_screen_stack
 from textual.app import App, ComposeResult
 from textual.geometry import Size
 from textual.message import Message
 from textual.pilot import Pilot
+from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Input
 
@@ -24,9 +27,17 @@ from tests.tui.fake_engine import FakeEngine
 
 
 @pytest.fixture(scope="session", autouse=True)
-def looked_at_often() -> Iterator[None]:
-    """A pilot waits until the app has been idle for a while; 20 ms would account for half of the test time."""
+def quick_app() -> Iterator[None]:
+    """Wait for shorter times, and draw the screen only if a test looks at it: both took most of the time.
+
+    An app that a pilot drives has no terminal, so Textual discards what it draws.
+    """
+
+    def skip(compositor: Compositor, **_: object) -> None:
+        compositor._dirty_regions.clear()
+
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Compositor, "render_update", skip)
         patch.setattr("textual._wait.SLEEP_GRANULARITY", 0.004)
         patch.setattr("textual._wait.SLEEP_IDLE", 0.0004)
         patch.setattr("textual.screen.UPDATE_PERIOD", 0.002)
@@ -121,6 +132,8 @@ async def opened(
         if not engine.left:
             await driver.idle()
         yield driver
+        if shown.is_running:
+            drawn(shown)  # without an error
 
 
 @pytest.fixture
@@ -207,10 +220,16 @@ def play() -> Play:
     return Play()
 
 
+def drawn(app: App[Any]) -> list[Strip]:
+    """Draw the screen, over those behind a dialog."""
+    visible_screen_stack.set(app._background_screens)
+    return app.screen._compositor.render_strips()
+
+
 @pytest.fixture
 def lines() -> Callable[[App[Any]], list[str]]:
     """Return the text on the screen, line by line; places that wait for an image are blank."""
-    return lambda app: [strip.text.replace(WAITING, " ") for strip in app.screen._compositor.render_strips()]
+    return lambda app: [strip.text.replace(WAITING, " ") for strip in drawn(app)]
 
 
 @pytest.fixture
@@ -219,7 +238,7 @@ def sent() -> Callable[[App[Any]], str]:
 
     def sent(app: App[Any]) -> str:
         parts = []
-        for strip in app.screen._compositor.render_strips():
+        for strip in drawn(app):
             for text, style, _ in strip:
                 if style is not None:
                     style._ansi = None  # drop styles from other apps, because styles are shared
@@ -237,8 +256,7 @@ def styles() -> Callable[[App[Any]], list[list[Style]]]:
 
     def styles(app: App[Any]) -> list[list[Style]]:
         return [
-            [segment.style or Style() for segment in strip for _ in range(segment.cell_length)]
-            for strip in app.screen._compositor.render_strips()
+            [segment.style or Style() for segment in strip for _ in range(segment.cell_length)] for strip in drawn(app)
         ]
 
     return styles

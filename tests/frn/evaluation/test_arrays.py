@@ -27,7 +27,14 @@ def test_default_protocol_follows_the_paper() -> None:
         (5, 5, 16, 10_000),
     ]
     assert 0 < sum(each["seconds"] for each in results) <= time.perf_counter() - began + 0.001  # each is rounded
-    assert evaluate(maps, np.repeat(np.arange(5), 21), shot=1, seed=0)[0]["accuracy"] == results[0]["accuracy"]
+
+
+def test_episodes_have_seed_0_unless_another_is_given() -> None:
+    maps, labels = np.random.default_rng(0).standard_normal((5 * 21, 2)), np.repeat(np.arange(5), 21)
+    accuracies = [
+        evaluate(maps, labels, shot=1, episodes=100, **seed)[0]["accuracy"] for seed in ({}, {"seed": 0}, {"seed": 1})
+    ]
+    assert accuracies[0] == accuracies[1] != accuracies[2]
 
 
 def test_accuracy_requires_an_episode() -> None:

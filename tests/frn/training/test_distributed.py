@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from unittest.mock import patch
 
@@ -32,6 +33,7 @@ from frn.evaluation.features import TorchExtractor
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model
+from frn.system import distributed
 from frn.system.distributed import ALONE, ProcessGroup, joined, restarted
 from frn.training import launch, loop
 from frn.training.launch import prepare_run
@@ -88,6 +90,7 @@ def ranks() -> Iterator[Launch]:
 
 def serve() -> None:
     """Let torchrun's engine start ranks, once per line of input."""
+    distributed.ANSWER = timedelta(seconds=1)  # on one machine
     importlib.import_module("torch._dynamo")  # optimisers import this, which would take a second in each fork
     for line in sys.stdin:
         if not (process := os.fork()):
@@ -117,6 +120,7 @@ def elastic(work: str, folder: str, answers: str, restarts: int) -> None:
 def rank(work: str, folder: Path, answers: Path) -> None:
     """Run as one of the ranks."""
     signal.alarm(TIMEOUT)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the launcher's own handler is inherited, and may wait for 30 s
     try:
         with joined("cpu") as met:
             said = str(globals()[work](met, folder))
