@@ -113,13 +113,13 @@ def restarted() -> bool:
 
 
 def note_beginning() -> None:
-    """Record in torchrun's store, if there is one, that the run has begun."""
+    """Record in torchrun's store that the run has begun; without torchrun, do nothing."""
     if (store := _torchrun_store()) is not None:
         store.set(BEGAN, "")
 
 
 def began_before_restart() -> bool:
-    """Return whether torchrun has restarted a run that had begun, and not one that was refused."""
+    """Return whether torchrun has restarted this process after the run had begun; a refused run has not."""
     return restarted() and ((store := _torchrun_store()) is None or store.check([BEGAN]))
 
 

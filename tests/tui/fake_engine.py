@@ -48,9 +48,9 @@ class FakeEngine(EngineClient):
         self.written: dict[str, str] = {}
         self.saved: list[dict[str, Any]] = []
         self.sorted: list[tuple[str, str, bool]] = []
+        """Sorts into folders: the folder, and whether photos were moved."""
         self.twins: set[str] = set()
         """Photos whose content is already in the folder of their verdict."""
-        """Sorts into folders: the folder, and whether photos were moved."""
         self.moved: list[dict[str, str]] = []
         """Photos that were moved back or again: source and target."""
         self.settled: dict[str, str] = {}
@@ -294,8 +294,8 @@ class FakeEngine(EngineClient):
         journal: str,
     ) -> dict[str, Any]:
         self.sorted_beside = tuple(verdicts)
-        place = f"{folder}/{verdict}/{Path(path).name}"
         self.sorted.append((path, f"{folder}/{verdict}", move))
+        place = f"{folder}/{verdict}/{Path(path).name}"
         return {"place": place, "is_twin": path in self.twins, "journal": journal or "/state/moved/1.jsonl"}
 
     def op_move(self, tell: OnEvent, journal: str, source: str, target: str, is_twin: bool, back: bool) -> None:
