@@ -15,7 +15,7 @@ from typing import Annotated
 import torch
 import typer
 from lessons.stages import learn_stages
-from lessons.teacher import SIDE, Teacher, record_views
+from lessons.teacher import Teacher, record_views
 from lessons.whole import Lesson, learn_whole
 
 from frn.backbones.litenet import LiteNet
@@ -63,7 +63,7 @@ def main(
         if init is not None or staged.is_file():
             model = load_model(staged if init is None else init)
         else:
-            shown = EvaluationTransform(size=SIDE, resize=168)
+            shown = EvaluationTransform(size=192, resize=216)  # views show subjects larger than photos do
             model = Model(
                 ModelConfig(backbone="litenet", method="frn", transform=shown, mean=(0.5,) * 3, std=(0.5,) * 3)
             )

@@ -1,4 +1,4 @@
-"""LiteNet: inverted residual blocks (Sandler et al., MobileNetV2, 2018) for photos of about 160 pixels on a processor.
+"""LiteNet: inverted residual blocks (Sandler et al., MobileNetV2, 2018) for photos of about 192 pixels on a processor.
 
 The first expansions are full convolutions, which a processor computes faster than depthwise ones on large maps. As in
 EfficientNet-Lite, there is no squeeze-and-excitation.
@@ -27,6 +27,7 @@ class InvertedResidual(nn.Module):
         """Create the block; `full` merges expansion and filter into one full convolution."""
         super().__init__()
         wide = channels_in * expand
+        self.full = full
         self.expand = normed(channels_in, wide, side, stride=stride) if full else normed(channels_in, wide)
         self.filter = nn.Identity() if full else normed(wide, wide, side, stride=stride, groups=wide)
         self.project = normed(wide, channels_out)
@@ -34,7 +35,8 @@ class InvertedResidual(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (b, channels_in, h, w) to (b, channels_out, h / stride, w / stride), rounded up."""
-        y = self.project(F.relu(self.filter(F.relu(self.expand(x)))))
+        y = F.relu(self.expand(x))
+        y = self.project(y if self.full else F.relu(self.filter(y)))
         return x + y if self.residual else y
 
 
@@ -42,16 +44,16 @@ STEM = 24
 """Channels after the first convolution, which halves the image."""
 BLOCKS = (
     # channels, kernel, expansion, stride, full
-    (24, 3, 3, 2, True), (24, 3, 4, 1, False), (40, 5, 6, 2, False), (40, 5, 4, 1, False),
-    (80, 3, 6, 2, True), (80, 3, 6, 1, False), (80, 3, 6, 1, False), (112, 5, 6, 1, False), (112, 5, 6, 1, False),
-    (192, 5, 6, 2, False), (192, 5, 6, 1, False), (192, 5, 6, 1, False), (192, 5, 6, 1, False), (320, 3, 6, 1, False),
+    (24, 3, 2, 2, True), (24, 3, 4, 1, False), (40, 5, 6, 2, False), (40, 5, 4, 1, False),
+    (80, 3, 6, 2, True), (80, 3, 6, 1, False), (80, 3, 6, 1, False), (112, 5, 6, 1, False), (112, 5, 4, 1, False),
+    (192, 5, 6, 2, False), (192, 5, 6, 1, False), (192, 5, 6, 1, False), (192, 5, 6, 1, False), (320, 3, 4, 1, False),
 )  # fmt: skip
 LAST = 9
 """Position of the last block that halves the map."""
 
 
 class LiteNet(Backbone):
-    """A convolution and 14 inverted residuals: 160 x 160 images become 5 x 5 maps of 320 channels."""
+    """A convolution and 14 inverted residuals: 192 x 192 images become 6 x 6 maps of 320 channels."""
 
     def __init__(self, *, last_pool: bool = True) -> None:
         """Create the network; without `last_pool`, the last blocks keep the size of the map."""

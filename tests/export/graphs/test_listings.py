@@ -96,7 +96,7 @@ GRAPHS: dict[str, Callable[[], onnx.ModelProto]] = {
     "features-mirrored": lambda: onnx.load_model_from_string(augmented(conv4().data, "hflip")),
     "preprocess-shorter": lambda: preprocess_graph(EvaluationTransform(size=84, resize=92)),
     "preprocess-square": lambda: preprocess_graph(EvaluationTransform(size=84, resize=92, square=True)),
-    "preprocess-large": lambda: preprocess_graph(EvaluationTransform(size=160, resize=184)),
+    "preprocess-large": lambda: preprocess_graph(EvaluationTransform(size=192, resize=216)),
     "preprocess-as-is": lambda: preprocess_graph(EvaluationTransform(size=32)),
     "head": lambda: head_graph(TRAINED),
     "classifier": lambda: classifier_graph(conv4().data, enrolled(3, TRAINED), rule=RULE, gamma=7.0),
