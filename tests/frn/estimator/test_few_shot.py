@@ -43,7 +43,7 @@ def test_classifier_follows_scikit_learn_conventions(fitted: FewShotClassifier) 
     assert fitted.explained(QUERIES).shape == (18, 6)
     assert 0 < fitted.threshold_ < 1
     assert fitted.is_unknown(QUERIES).mean() <= 0.3
-    assert fitted.error_map(QUERIES[0]).shape == (6, 5, 5)
+    assert fitted.error_map(QUERIES[0]).shape == (6, 6, 6)
 
 
 def test_transductive_photos_refine_classes_and_leave_answers_for_examples_unchanged() -> None:
