@@ -27,16 +27,14 @@ class InvertedResidual(nn.Module):
         """Create the block; `full` merges expansion and filter into one full convolution."""
         super().__init__()
         wide = channels_in * expand
-        self.full = full
         self.expand = normed(channels_in, wide, side, stride=stride) if full else normed(channels_in, wide)
-        self.filter = nn.Identity() if full else normed(wide, wide, side, stride=stride, groups=wide)
+        self.filter = nn.Identity() if full else normed(wide, wide, side, stride=stride, groups=wide).append(nn.ReLU())
         self.project = normed(wide, channels_out)
         self.residual = stride == 1 and channels_in == channels_out
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (b, channels_in, h, w) to (b, channels_out, h / stride, w / stride), rounded up."""
-        y = F.relu(self.expand(x))
-        y = self.project(y if self.full else F.relu(self.filter(y)))
+        y = self.project(self.filter(F.relu(self.expand(x))))
         return x + y if self.residual else y
 
 
