@@ -2,9 +2,8 @@
 
     python assets/teaching/teach.py --data data/cub --data data/dogs --photos data/scenes --out runs/taught
 
-The teacher's outputs are computed once, for one view of each photo, and stored in half precision (about 150 KB per
-photo). The stages of the network first learn the teacher's stages one after another (`lessons/stages.py`). The whole
-network then learns from the teacher's last maps and from FRN episodes of the labelled data (`lessons/whole.py`).
+Each block of the network first learns a block of the teacher (`lessons/blocks.py`). The whole network then learns from
+the teacher's maps and from FRN episodes of the labelled data (`lessons/whole.py`).
 """
 
 import shlex
@@ -14,8 +13,8 @@ from typing import Annotated
 
 import torch
 import typer
-from lessons.stages import learn_stages
-from lessons.teacher import Teacher, record_views
+from lessons.blocks import learn_blocks
+from lessons.teacher import Photos, Teacher
 from lessons.whole import Lesson, learn_whole
 
 from frn.backbones.litenet import LiteNet
@@ -38,10 +37,10 @@ def main(
     data: Annotated[list[Path], typer.Option(help="Data set with train/. Repeatable.")],
     photos: Annotated[list[Path], typer.Option(help="Folder of folders of photos. Repeatable.")],
     weights: Annotated[Path | None, typer.Option(help="Weights of the teacher; by default its package's.")] = None,
-    init: Annotated[str | None, typer.Option(metavar="MODEL", help="Start from this model, without stages.")] = None,
-    steps: Annotated[tuple[int, int, int], typer.Option(help="Steps of the three stages.")] = (1100, 900, 3100),
+    init: Annotated[str | None, typer.Option(metavar="MODEL", help="Start from this model, not from blocks.")] = None,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of the blocks.")] = 2000,
     epochs: Annotated[int, typer.Option(min=1, help="Epochs of 100 steps of the whole network.")] = 30,
-    out: Annotated[Path, typer.Option(help="Folder for the teacher's outputs and the model.")] = Path("runs/taught"),
+    out: Annotated[Path, typer.Option(help="Folder for the model.")] = Path("runs/taught"),
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     precision: options.Precision = "auto",
     resume: options.Resume = False,
@@ -55,21 +54,20 @@ def main(
         for folder in [*(split_folder(path, "train") for path in data), *photos]:
             with progress_bar(f"decoding {folder}") as progress:
                 parts.append(load_images(scan(folder), kept, progress=progress))
-        images = ConcatImages(tuple(parts))
-        with progress_bar("asking the teacher") as progress:
-            stored = record_views(teacher, images, out, seed, progress)
-        staged = out / "stages.safetensors"
+        photos_ = Photos(ConcatImages(tuple(parts)))
+        started = out / "blocks.safetensors"
         torch.manual_seed(seed)
-        if init is not None or staged.is_file():
-            model = load_model(staged if init is None else init)
+        if init is not None or started.is_file():
+            model = load_model(started if init is None else init)
         else:
-            shown = EvaluationTransform(size=192, resize=216)  # views show subjects larger than photos do
+            shown = EvaluationTransform(size=192, resize=216)
             model = Model(
                 ModelConfig(backbone="litenet", method="frn", transform=shown, mean=(0.5,) * 3, std=(0.5,) * 3)
             )
             assert isinstance(model.backbone, LiteNet)
-            learn_stages(model.backbone, stored, steps, note)
-            save_model(model.eval(), staged, {"steps": sum(steps), "teacher": TEACHER})
+            learn_blocks(model.backbone, teacher, photos_, steps, seed, note)
+            out.mkdir(parents=True, exist_ok=True)
+            save_model(model.eval(), started, {"steps": steps, "teacher": TEACHER})
         settings = RunSettings(
             seed=seed,
             precision=choose_precision(precision, torch.device("cpu")),
@@ -82,7 +80,7 @@ def main(
             if step % 100 == 0:
                 note(f"step {step}: loss {loss:.3f}")
 
-        lesson = Lesson(model, stored, images, len(data), seed)
+        lesson = Lesson(model, teacher, photos_, len(data), seed)
         with interruptible() as stopped:
             ended = learn_whole(lesson, out, epochs, settings, report=report, stop=stopped)
         if not ended.finished:

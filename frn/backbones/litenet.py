@@ -6,18 +6,20 @@ EfficientNet-Lite, there is no squeeze-and-excitation.
 
 import math
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from frn.backbones.backbone import Backbone, with_unit_energy
 
 
 def normed(channels_in: int, channels_out: int, side: int = 1, *, stride: int = 1, groups: int = 1) -> nn.Sequential:
-    """Return a convolution with a kernel of side x side, and its batch normalisation."""
-    convolution = nn.Conv2d(
-        channels_in, channels_out, side, stride=stride, padding=side // 2, groups=groups, bias=False
-    )
-    return nn.Sequential(convolution, nn.BatchNorm2d(channels_out))
+    """Return a convolution with a kernel of side x side, and its batch normalisation.
+
+    With a stride of 2 the kernel is centred on odd rows and columns, as in TensorFlow, whose networks teach this one.
+    """
+    padding = side // 2 + 1 - stride
+    convolution = nn.Conv2d(channels_in, channels_out, side, stride=stride, padding=padding, groups=groups, bias=False)
+    more = [nn.ZeroPad2d((0, 1, 0, 1))] if stride == 2 else []
+    return nn.Sequential(*more, convolution, nn.BatchNorm2d(channels_out))
 
 
 class InvertedResidual(nn.Module):
@@ -27,14 +29,17 @@ class InvertedResidual(nn.Module):
         """Create the block; `full` merges expansion and filter into one full convolution."""
         super().__init__()
         wide = channels_in * expand
-        self.expand = normed(channels_in, wide, side, stride=stride) if full else normed(channels_in, wide)
-        self.filter = nn.Identity() if full else normed(wide, wide, side, stride=stride, groups=wide).append(nn.ReLU())
-        self.project = normed(wide, channels_out)
+        if full:
+            parts = [normed(channels_in, wide, side, stride=stride), nn.ReLU()]
+        else:
+            filters = normed(wide, wide, side, stride=stride, groups=wide)
+            parts = [normed(channels_in, wide), nn.ReLU(), filters, nn.ReLU()]
+        self.parts = nn.Sequential(*parts, normed(wide, channels_out))
         self.residual = stride == 1 and channels_in == channels_out
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map (b, channels_in, h, w) to (b, channels_out, h / stride, w / stride), rounded up."""
-        y = self.project(self.filter(F.relu(self.expand(x))))
+        """Map (b, channels_in, h, w) to (b, channels_out, h / stride, w / stride), rounded down."""
+        y: Tensor = self.parts(x)
         return x + y if self.residual else y
 
 
@@ -43,8 +48,8 @@ STEM = 24
 BLOCKS = (
     # channels, kernel, expansion, stride, full
     (24, 3, 2, 2, True), (24, 3, 4, 1, False), (40, 5, 6, 2, False), (40, 5, 4, 1, False),
-    (80, 3, 6, 2, True), (80, 3, 6, 1, False), (80, 3, 6, 1, False), (112, 5, 6, 1, False), (112, 5, 4, 1, False),
-    (192, 5, 6, 2, False), (192, 5, 6, 1, False), (192, 5, 6, 1, False), (192, 5, 6, 1, False), (320, 3, 4, 1, False),
+    (80, 3, 6, 2, False), (80, 3, 6, 1, False), (80, 3, 6, 1, False), (112, 5, 6, 1, False), (112, 5, 6, 1, False),
+    (192, 5, 6, 2, False), (192, 5, 6, 1, False), (192, 5, 6, 1, False), (192, 5, 6, 1, False), (320, 3, 6, 1, False),
 )  # fmt: skip
 LAST = 9
 """Position of the last block that halves the map."""
@@ -70,8 +75,3 @@ class LiteNet(Backbone):
         """Map normalised images (b, 3, H, W) to feature maps (b, d, h, w), each with a mean square of one."""
         maps = self.blocks(images)
         return with_unit_energy(maps)
-
-    def grid(self, size: int) -> tuple[int, int]:
-        """Return the height and width of the feature map of a square image of `size` pixels."""
-        side = -(-size // self.stride)
-        return side, side

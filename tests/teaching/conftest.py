@@ -11,8 +11,10 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "assets" / "teaching"))
 
 @pytest.fixture(autouse=True)
 def small_lessons(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lessons import teacher, whole
+    from lessons import blocks, teacher, whole
 
-    for module in (teacher, whole):
-        monkeypatch.setattr(module, "VIEW", replace(teacher.VIEW, size=64))
+    monkeypatch.setattr(teacher, "VIEW", replace(teacher.VIEW, size=64))
+    monkeypatch.setattr(blocks, "BATCH", 8)
+    monkeypatch.setattr(blocks, "SAMPLE", 16)
     monkeypatch.setattr(whole, "EPISODES", ((3, 1, 1), (2, 2, 1)))
+    monkeypatch.setattr(whole, "OTHERS", 8)

@@ -45,10 +45,13 @@ class Whitening(nn.Module):
         whitened: Tensor = (locations - self.mean) @ self.directions
         return whitened
 
-    def loss(self, found: Tensor, told: Tensor) -> Tensor:
-        """Return the error of maps (..., c) as a share of the teacher's variance, plus one minus their cosine."""
-        found, told = self(found), self(told)
-        return (found - told).square().mean() / self.spread + 1 - F.cosine_similarity(found, told, dim=-1).mean()
+    def error(self, found: Tensor, told: Tensor) -> Tensor:
+        """Return the squared error of whitened maps (..., c) as a share of the teacher's variance."""
+        return (self(found) - self(told)).square().mean() / self.spread
+
+    def distance(self, found: Tensor, told: Tensor) -> Tensor:
+        """Return one minus the cosine of whitened locations (..., c), on average."""
+        return 1 - F.cosine_similarity(self(found), self(told), dim=-1).mean()
 
 
 def neighbour_divergence(student: Tensor, teacher: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,26 +12,27 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from frn.backbones.backbone import with_unit_energy
 from frn.backbones.litenet import LiteNet
-from frn.data.batch_augmentation import augment
-from frn.data.pixel_cache import ConcatImages
 from frn.models.model import Model, save_model
 from frn.system.precision import autocast, keep_freed_memory
 from frn.training.runs.run import RunFolder, RunResult, RunSettings, TrainingRun
+from lessons.blocks import sample_maps
 from lessons.matching import CLIP, Whitening, move_average, neighbour_divergence
-from lessons.stages import SAMPLE, STAGES
-from lessons.teacher import VIEW, Stored, to_images, to_tensor
+from lessons.teacher import Photos, seen
 
 STEPS = 100
 """Steps of an epoch."""
-RATE, HEAD_RATE = 1.5e-3, 5.0
+RATE, HEAD_RATE = 1e-3, 2.0
 """Highest learning rate, and that of the head's lambda, rho and gamma relative to it."""
-BATCH = 32
-"""Stored views of a step."""
-EPISODES = ((12, 1, 2), (9, 2, 2))
+OTHERS = 20
+"""Views of a step beside its episode."""
+FIRST, RAMP = 0.3, 0.1
+"""Share of the steps before episodes count, and of those in which their weight rises."""
+EPISODES = ((10, 1, 2), (7, 2, 2))
 """Way, shots and queries per class of every other step."""
-NEIGHBOURS, MIDDLE, EPISODE = 0.25, 0.2, 0.7
-"""Weights of the losses beside that of the last map."""
+BETWEEN, DISTANCE, NEIGHBOURS, EPISODE = 0.25, 0.5, 0.1, 0.7
+"""Weights of the losses beside the error of the last map; `BETWEEN` counts for every block before the last."""
 
 
 @dataclass
@@ -39,53 +40,50 @@ class Lesson:
     """Draws the photos of each step and computes its losses."""
 
     model: Model
-    stored: Sequence[Stored]
-    """Views, the teacher's maps of all stages, and its pooled features."""
-    images: ConcatImages
-    """All photos."""
+    teacher: nn.Module
+    photos: Photos
     labelled: int
     """The number of data sets at their start that have labels."""
     seed: int
-    middle: Whitening = field(init=False)
-    last: Whitening = field(init=False)
+    whitenings: list[Whitening] = field(init=False)
     classes: list[list[NDArray[np.int64]]] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.middle, self.last = (Whitening(to_tensor(maps[:SAMPLE]).flatten(0, 2)) for maps in self.stored[2:4])
-        self.classes, start = [], 0
-        for part in self.images.parts[: self.labelled]:
+        maps = sample_maps(self.teacher, self.photos, self.seed)
+        self.whitenings = [Whitening(each.flatten(0, 2)) for each in maps]
+        enough = max(shot + queries for _, shot, queries in EPISODES)
+        self.classes = []
+        for part, start in zip(self.photos.images.parts[: self.labelled], self.photos.starts, strict=False):
             ends = start + np.cumsum(part.sizes)
             members = [np.arange(end - size, end) for end, size in zip(ends, part.sizes, strict=True)]
-            enough = max(shot + queries for _, shot, queries in EPISODES)
             self.classes.append([each for each in members if len(each) >= enough])
-            start += len(part)
 
-    def losses(self, step: int) -> dict[str, Tensor]:
-        """Return the losses of a step: an episode of fresh views, and a batch of stored ones."""
+    def losses(self, step: int, steps: int) -> dict[str, Tensor]:
+        """Return the losses of one of `steps` steps: an episode, and the teacher's maps of its views and of others."""
         generator = np.random.default_rng([self.seed, step])
         way, shot, queries = EPISODES[step % len(EPISODES)]
         classes = self.classes[generator.integers(len(self.classes))]
         chosen = generator.choice(len(classes), way, replace=False)
         photos = np.concatenate([generator.choice(classes[i], shot + queries, replace=False) for i in chosen])
-        fresh = augment(*self.images.gather(photos), VIEW, generator) * 2 - 1
-        rows = np.sort(generator.choice(len(self.stored[0]), min(BATCH, len(self.stored[0])), replace=False))
-        middle, last, pooled = (to_tensor(each[rows]) for each in self.stored[2:])
-        images = torch.cat([fresh, to_images(self.stored[0][rows])]).contiguous(memory_format=torch.channels_last)
+        views = torch.cat([self.photos.views(photos, generator), self.photos.draw(OTHERS, generator)])
+        told = self.teacher(views)
 
         assert isinstance(self.model.backbone, LiteNet)
-        blocks, split = self.model.backbone.blocks, STAGES[-1][0]
-        between = blocks[:split](images)
-        found = blocks[split:](between)
-        ours = found[len(fresh) :].permute(0, 2, 3, 1)
-        maps = found[: len(fresh)].flatten(2).mT
-        maps = maps / maps.square().mean((1, 2), keepdim=True).sqrt() / self.model.backbone.map_scale
+        x, found = seen(views), []
+        for block in self.model.backbone.blocks:
+            x = block(x)
+            found.append(x.permute(0, 2, 3, 1))
+        errors = [w.error(ours, theirs) for w, ours, theirs in zip(self.whitenings, found[1:], told, strict=True)]
+        distance = self.whitenings[-1].distance(found[-1], told[-1])
+        maps = with_unit_energy(x[: len(photos)]).flatten(2).mT / self.model.backbone.map_scale
         episode = maps.unflatten(0, (way, shot + queries))
+        ramp = min(1.0, max(0.0, (step / steps - FIRST) / RAMP))
         logits = self.model.head(episode[:, :shot], episode[:, shot:].flatten(0, 1))
         return {
-            "map": self.last.loss(ours, last),
-            "middle": MIDDLE * self.middle.loss(between[len(fresh) :].permute(0, 2, 3, 1), middle),
-            "neighbours": NEIGHBOURS * neighbour_divergence(ours.mean((1, 2)), pooled),
-            "episode": EPISODE * F.cross_entropy(logits, torch.arange(way).repeat_interleave(queries)),
+            "map": errors[-1] + DISTANCE * distance,
+            "between": BETWEEN * torch.stack(errors[:-1]).sum(),
+            "neighbours": NEIGHBOURS * neighbour_divergence(*(maps.mean((1, 2)) for maps in (found[-1], told[-1]))),
+            "episode": EPISODE * ramp * F.cross_entropy(logits, torch.arange(way).repeat_interleave(queries)),
         }
 
 
@@ -98,13 +96,13 @@ def learn_whole(
     report: Callable[[int, float], None] = lambda step, loss: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> RunResult:
-    """Train all stages together; `best.safetensors` in `out` has the running mean of the weights.
+    """Train all blocks together; `best.safetensors` in `out` has the running mean of the weights.
 
     Raises FrnError if the folder is in use.
     """
     keep_freed_memory()
     folder, model = RunFolder(out), lesson.model.train()
-    folder.pixels = [part.checksum for part in lesson.images.parts]
+    folder.pixels = [part.checksum for part in lesson.photos.images.parts]
     model.backbone.to(memory_format=torch.channels_last)
     averaged = copy.deepcopy(model.backbone)
     weights = list(model.backbone.parameters())
@@ -123,7 +121,7 @@ def learn_whole(
     def take(step: int, steps: int) -> None:
         position = run.position.total_steps
         with autocast("cpu", settings.precision):
-            losses = lesson.losses(position)
+            losses = lesson.losses(position, epochs * steps)
         loss = torch.stack([*losses.values()]).sum()
         rate = RATE * min(1, (position + 1) / 60) * 0.5 * (1 + math.cos(math.pi * position / (epochs * steps)))
         for group in optimizer.param_groups:

@@ -6,7 +6,7 @@ import torch
 from frn.backbones import build_backbone
 
 
-@pytest.mark.parametrize(("size", "last_pool", "side"), [(160, True, 5), (150, True, 5), (96, True, 3), (96, False, 6)])
+@pytest.mark.parametrize(("size", "last_pool", "side"), [(160, True, 5), (150, True, 4), (96, True, 3), (96, False, 6)])
 def test_grid_is_that_of_the_map(size: int, last_pool: bool, side: int) -> None:
     backbone = build_backbone("litenet", last_pool=last_pool, size=size).eval()
     with torch.inference_mode():
@@ -24,4 +24,4 @@ def test_every_map_has_a_mean_square_of_one_even_if_it_is_black() -> None:
 
 def test_blocks_of_litenet_have_few_parameters() -> None:
     backbone = build_backbone("litenet", size=160)
-    assert 2.5e6 < sum(parameter.numel() for parameter in backbone.parameters()) < 2.7e6
+    assert 2.7e6 < sum(parameter.numel() for parameter in backbone.parameters()) < 2.9e6
