@@ -17,4 +17,4 @@ def small_lessons(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "BATCH", 8)
     monkeypatch.setattr(blocks, "SAMPLE", 16)
     monkeypatch.setattr(whole, "EPISODES", ((3, 1, 1), (2, 2, 1)))
-    monkeypatch.setattr(whole, "OTHERS", 8)
+    monkeypatch.setattr(whole, "BATCH", 16)

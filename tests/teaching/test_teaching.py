@@ -4,12 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from lessons import whole
 from lessons.matching import Whitening, neighbour_divergence
-from lessons.whole import Lesson, learn_whole
+from lessons.whole import Lesson, follow, learn_whole
 from PIL import Image
 
 from frn.models.model import load_model
@@ -40,6 +39,26 @@ def test_student_learns_to_agree_with_its_teacher(tmp_path: Path, monkeypatch: p
     assert run(tmp_path).finished
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert max(line["map"] for line in lines[-4:]) < min(line["map"] for line in lines[:4])
+
+
+def test_episodes_start_after_the_first_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(whole, "STEPS", 4)
+    assert run(tmp_path).finished
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert ["episode" in line for line in lines] == [False, False, True, True]
+
+
+def test_statistics_of_two_kinds_of_batches_are_those_of_both_together() -> None:
+    norm, batches = (
+        torch.nn.BatchNorm2d(2).eval(),
+        torch.randn(2, 8, 2, 3, 3) + torch.tensor([-2.0, 2.0])[:, None, None, None, None],
+    )
+    for _ in range(500):
+        for batch in batches:
+            follow(norm, (batch,))
+    both = batches.flatten(0, 1)
+    torch.testing.assert_close(norm.running_mean, both.mean((0, 2, 3)), atol=0.05, rtol=0)
+    torch.testing.assert_close(norm.running_var, both.var((0, 2, 3)), atol=0.2, rtol=0)
 
 
 def test_same_features_have_the_same_neighbours() -> None:

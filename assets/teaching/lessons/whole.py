@@ -1,4 +1,8 @@
-"""The whole network learns from the teacher's outputs and from FRN episodes, so that the closed form fits its maps."""
+"""The whole network learns from the teacher's maps and later from FRN episodes, so that the closed form fits its maps.
+
+The photos of an episode come from one data set, so the mean and variance of their maps differ from those of other
+photos. As soon as there are episodes, running statistics therefore normalise the maps in training too.
+"""
 
 import copy
 import math
@@ -25,14 +29,27 @@ STEPS = 100
 """Steps of an epoch."""
 RATE, HEAD_RATE = 1e-3, 2.0
 """Highest learning rate, and that of the head's lambda, rho and gamma relative to it."""
-OTHERS = 20
-"""Views of a step beside its episode."""
+BATCH = 48
+"""Views of a step, with those of its episode."""
 FIRST, RAMP = 0.3, 0.1
-"""Share of the steps before episodes count, and of those in which their weight rises."""
+"""Share of the steps before the first episode, and of those in which the weight of episodes rises."""
+FOLLOWED = 0.01
+"""How far running statistics move towards those of a batch."""
 EPISODES = ((10, 1, 2), (7, 2, 2))
 """Way, shots and queries per class of every other step."""
 BETWEEN, DISTANCE, NEIGHBOURS, EPISODE = 0.25, 0.5, 0.1, 0.7
 """Weights of the losses beside the error of the last map; `BETWEEN` counts for every block before the last."""
+
+
+@torch.no_grad()
+def follow(norm: nn.BatchNorm2d, inputs: tuple[Tensor]) -> None:
+    """Move running statistics that are in use towards those of a batch (b, c, h, w), as a hook before the module."""
+    if not norm.training:
+        variance, mean = torch.var_mean(inputs[0], (0, 2, 3))
+        assert norm.running_mean is not None
+        assert norm.running_var is not None
+        norm.running_var.lerp_(variance + (mean - norm.running_mean).square(), FOLLOWED)
+        norm.running_mean.lerp_(mean, FOLLOWED)
 
 
 @dataclass
@@ -47,8 +64,12 @@ class Lesson:
     seed: int
     whitenings: list[Whitening] = field(init=False)
     classes: list[list[NDArray[np.int64]]] = field(init=False)
+    norms: list[nn.BatchNorm2d] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.norms = [each for each in self.model.backbone.modules() if isinstance(each, nn.BatchNorm2d)]
+        for norm in self.norms:
+            norm.register_forward_pre_hook(follow)
         maps = sample_maps(self.teacher, self.photos, self.seed)
         self.whitenings = [Whitening(each.flatten(0, 2)) for each in maps]
         enough = max(shot + queries for _, shot, queries in EPISODES)
@@ -59,15 +80,21 @@ class Lesson:
             self.classes.append([each for each in members if len(each) >= enough])
 
     def losses(self, step: int, steps: int) -> dict[str, Tensor]:
-        """Return the losses of one of `steps` steps: an episode, and the teacher's maps of its views and of others."""
+        """Return the losses of one of `steps` steps: of the teacher's maps of all views, and of an episode."""
         generator = np.random.default_rng([self.seed, step])
+        ramp = min(1.0, max(0.0, (step / steps - FIRST) / RAMP))
         way, shot, queries = EPISODES[step % len(EPISODES)]
-        classes = self.classes[generator.integers(len(self.classes))]
-        chosen = generator.choice(len(classes), way, replace=False)
-        photos = np.concatenate([generator.choice(classes[i], shot + queries, replace=False) for i in chosen])
-        views = torch.cat([self.photos.views(photos, generator), self.photos.draw(OTHERS, generator)])
+        n = way * (shot + queries) if ramp else 0
+        views = self.photos.draw(BATCH - n, generator)
+        if n:
+            classes = self.classes[generator.integers(len(self.classes))]
+            chosen = generator.choice(len(classes), way, replace=False)
+            photos = np.concatenate([generator.choice(classes[i], shot + queries, replace=False) for i in chosen])
+            views = torch.cat([self.photos.views(photos, generator), views])
         told = self.teacher(views)
 
+        for norm in self.norms:
+            norm.train(n == 0)
         assert isinstance(self.model.backbone, LiteNet)
         x, found = seen(views), []
         for block in self.model.backbone.blocks:
@@ -75,16 +102,18 @@ class Lesson:
             found.append(x.permute(0, 2, 3, 1))
         errors = [w.error(ours, theirs) for w, ours, theirs in zip(self.whitenings, found[1:], told, strict=True)]
         distance = self.whitenings[-1].distance(found[-1], told[-1])
-        maps = with_unit_energy(x[: len(photos)]).flatten(2).mT / self.model.backbone.map_scale
-        episode = maps.unflatten(0, (way, shot + queries))
-        ramp = min(1.0, max(0.0, (step / steps - FIRST) / RAMP))
-        logits = self.model.head(episode[:, :shot], episode[:, shot:].flatten(0, 1))
-        return {
+        losses = {
             "map": errors[-1] + DISTANCE * distance,
             "between": BETWEEN * torch.stack(errors[:-1]).sum(),
             "neighbours": NEIGHBOURS * neighbour_divergence(*(maps.mean((1, 2)) for maps in (found[-1], told[-1]))),
-            "episode": EPISODE * ramp * F.cross_entropy(logits, torch.arange(way).repeat_interleave(queries)),
         }
+        if n:
+            maps = with_unit_energy(x[:n]).flatten(2).mT / self.model.backbone.map_scale
+            episode = maps.unflatten(0, (way, shot + queries))
+            logits = self.model.head(episode[:, :shot], episode[:, shot:].flatten(0, 1))
+            target = torch.arange(way).repeat_interleave(queries)
+            losses["episode"] = EPISODE * ramp * F.cross_entropy(logits, target)
+        return losses
 
 
 def learn_whole(
