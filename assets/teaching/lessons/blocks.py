@@ -74,6 +74,9 @@ def _start(unit: nn.Module, after: Tensor, before: Tensor) -> None:
     block = unit[-1] if isinstance(unit, nn.Sequential) else unit
     assert isinstance(block, InvertedResidual)
     target = (after - before if block.residual else after).flatten(0, 2)
-    norm = block.parts[-1][-1]
+    last = block.parts[-1]
+    assert isinstance(last, nn.Sequential)
+    norm = last[-1]
+    assert isinstance(norm, nn.BatchNorm2d)
     norm.weight.copy_(target.std(0))
     norm.bias.copy_(target.mean(0))
