@@ -27,8 +27,8 @@ from lessons.teacher import Photos, seen
 
 STEPS = 100
 """Steps of an epoch."""
-RATE, HEAD_RATE = 1e-3, 2.0
-"""Highest learning rate, and that of the head's lambda, rho and gamma relative to it."""
+RATE, HEAD_RATE, EPISODE_RATE = 1e-3, 2.0, 0.3
+"""Highest learning rate, and relative to it those of the head's lambda, rho and gamma, and of steps with episodes."""
 BATCH = 48
 """Views of a step, with those of its episode."""
 FIRST, RAMP = 0.3, 0.1
@@ -153,6 +153,8 @@ def learn_whole(
             losses = lesson.losses(position, epochs * steps)
         loss = torch.stack([*losses.values()]).sum()
         rate = RATE * min(1, (position + 1) / 60) * 0.5 * (1 + math.cos(math.pi * position / (epochs * steps)))
+        if "episode" in losses:
+            rate *= EPISODE_RATE
         for group in optimizer.param_groups:
             group["lr"] = rate * group["times"]
         optimizer.zero_grad(set_to_none=True)
