@@ -15,7 +15,7 @@ import torch
 import typer
 from lessons.blocks import learn_blocks
 from lessons.teacher import Photos, Teacher
-from lessons.whole import Lesson, learn_whole
+from lessons.whole import Lesson, episode_classes, learn_whole
 
 from frn.backbones.litenet import LiteNet
 from frn.backbones.pretrained import find_weights, packaged_weights
@@ -24,6 +24,7 @@ from frn.cli.shell.console import INTERRUPTED, note, progress_bar, user_errors
 from frn.cli.train.training_display import interruptible
 from frn.data.folders import scan, split_folder
 from frn.data.pixel_cache import ConcatImages, load_images
+from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model, save_model
@@ -54,6 +55,11 @@ def main(
         for folder in [*(split_folder(path, "train") for path in data), *photos]:
             with progress_bar(f"decoding {folder}") as progress:
                 parts.append(load_images(scan(folder), kept, progress=progress))
+        for path, part in zip(data, parts, strict=False):
+            try:
+                episode_classes(part)
+            except FrnError as error:
+                raise FrnError(f"{path}: {error}. Give it with --photos, which ignores labels") from error
         photos_ = Photos(ConcatImages(tuple(parts)))
         started = out / "blocks.safetensors"
         torch.manual_seed(seed)

@@ -1,6 +1,7 @@
 """Teaching: losses, and a run that can be resumed."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,10 @@ import pytest
 import torch
 from lessons import whole
 from lessons.matching import Whitening, neighbour_divergence
-from lessons.whole import Lesson, follow, learn_whole
+from lessons.whole import Lesson, episode_classes, follow, learn_whole
 from PIL import Image
 
+from frn.errors import FrnError
 from frn.models.model import load_model
 from frn.training.runs.run import RunResult, RunSettings
 from tests.benchmarks.scripts import invoke
@@ -34,11 +36,16 @@ def test_stopped_teaching_resumes_with_bit_identical_results(tmp_path: Path, mon
     assert_same(tmp_path / "whole" / "best.safetensors", tmp_path / "parts" / "best.safetensors")
 
 
-def test_student_learns_to_agree_with_its_teacher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(whole, "STEPS", 16)
+@pytest.mark.parametrize(("episodes_from", "steps", "share"), [(1, 12, 0.7), (0, 16, 0.99)])
+def test_student_learns_to_agree_with_its_teacher_before_and_during_episodes(
+    episodes_from: int, steps: int, share: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"STEPS": steps, "FIRST": episodes_from, "RATE": 1e-2}.items():
+        monkeypatch.setattr(whole, name, value)
     assert run(tmp_path).finished
-    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    assert max(line["map"] for line in lines[-4:]) < min(line["map"] for line in lines[:4])
+    # The first step has no episode in either case, and so other statistics than the later ones.
+    found = [json.loads(line)["map"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()][1:]
+    assert max(found[-4:]) < share * min(found[:4])
 
 
 def test_episodes_start_after_the_first_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,6 +53,13 @@ def test_episodes_start_after_the_first_steps(tmp_path: Path, monkeypatch: pytes
     assert run(tmp_path).finished
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert ["episode" in line for line in lines] == [False, False, True, True]
+
+
+def test_labelled_photos_have_enough_classes_for_episodes() -> None:
+    part = PHOTOS.images.parts[0]
+    assert [len(places) for places in episode_classes(part)] == [12] * 4
+    with pytest.raises(FrnError, match="episodes need 3 classes of at least 3 photos, and it has 2"):
+        episode_classes(replace(part, sizes=(24, 22, 2)))
 
 
 def test_statistics_of_two_kinds_of_batches_are_those_of_both_together() -> None:

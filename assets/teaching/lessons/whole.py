@@ -18,6 +18,8 @@ from torch import Tensor, nn
 
 from frn.backbones.backbone import with_unit_energy
 from frn.backbones.litenet import LiteNet
+from frn.data.pixel_cache import StoredImages
+from frn.errors import FrnError
 from frn.models.model import Model, save_model
 from frn.system.precision import autocast, keep_freed_memory
 from frn.training.runs.run import RunFolder, RunResult, RunSettings, TrainingRun
@@ -39,6 +41,20 @@ EPISODES = ((10, 1, 2), (7, 2, 2))
 """Way, shots and queries per class of every other step."""
 BETWEEN, DISTANCE, NEIGHBOURS, EPISODE = 0.25, 0.5, 0.1, 0.7
 """Weights of the losses beside the error of the last map; `BETWEEN` counts for every block before the last."""
+
+
+def episode_classes(images: StoredImages) -> list[NDArray[np.int64]]:
+    """Return the places of the photos of each class that has enough for every kind of episode.
+
+    Raises FrnError if there are too few classes for an episode.
+    """
+    way, enough = max(way for way, _, _ in EPISODES), max(shot + queries for _, shot, queries in EPISODES)
+    ends = np.cumsum(images.sizes)
+    members = [np.arange(end - size, end) for end, size in zip(ends, images.sizes, strict=True)]
+    chosen = [each for each in members if len(each) >= enough]
+    if len(chosen) < way:
+        raise FrnError(f"episodes need {way} classes of at least {enough} photos, and it has {len(chosen)}")
+    return chosen
 
 
 @torch.no_grad()
@@ -72,12 +88,11 @@ class Lesson:
             norm.register_forward_pre_hook(follow)
         maps = sample_maps(self.teacher, self.photos, self.seed)
         self.whitenings = [Whitening(each.flatten(0, 2)) for each in maps]
-        enough = max(shot + queries for _, shot, queries in EPISODES)
-        self.classes = []
-        for part, start in zip(self.photos.images.parts[: self.labelled], self.photos.starts, strict=False):
-            ends = start + np.cumsum(part.sizes)
-            members = [np.arange(end - size, end) for end, size in zip(ends, part.sizes, strict=True)]
-            self.classes.append([each for each in members if len(each) >= enough])
+        parts = self.photos.images.parts[: self.labelled]
+        self.classes = [
+            [start + places for places in episode_classes(part)]
+            for part, start in zip(parts, self.photos.starts, strict=False)
+        ]
 
     def losses(self, step: int, steps: int) -> dict[str, Tensor]:
         """Return the losses of one of `steps` steps: of the teacher's maps of all views, and of an episode."""
