@@ -45,6 +45,25 @@ async def test_an_edit_made_while_saving_is_unsaved(controller: Controller, fake
     assert controller.session.is_saved
 
 
+async def test_journal_of_an_edit_made_while_saving_names_the_project(
+    controller: Controller, fake_engine: "FakeEngine"
+) -> None:
+    await controller.add_classes({"jay": photos("jay", 3)})
+    fake_engine.late["save"] = asyncio.Event()
+    saving = asyncio.create_task(controller.save("/p/x.frn.json"))
+    while not fake_engine.saved:
+        await asyncio.sleep(0)
+    controller.session.create("owl")
+    journal = asyncio.create_task(controller.journal())
+    await asyncio.sleep(0.01)
+    assert not fake_engine.kept
+    fake_engine.late["save"].set()
+    await journal
+    assert fake_engine.kept
+    assert fake_engine.kept["project"] == "/p/x.frn.json"
+    await saving
+
+
 async def test_classes_from_a_folder_appear_before_the_model_and_a_photo_waits_for_examples(
     controller: Controller,
 ) -> None:

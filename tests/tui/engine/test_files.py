@@ -238,6 +238,19 @@ def test_saved_work_leaves_no_journal(engine: Engine, state_folder: Path) -> Non
     assert [*state_folder.iterdir()] == []
 
 
+def test_saving_names_the_project_in_the_journal(engine: Engine, state_folder: Path, tmp_path: Path) -> None:
+    state, path = engine.state({"x": []}), str(tmp_path / "x.frn.json")
+    engine.done("save", path=path, state=state, replace=False)
+    assert [*state_folder.glob("journal-*.json")] == []
+    adding = {"jay": ["/1.jpg"]}
+    engine.done("journal", state=state, model="conv4", project=None, place="/photos", adding=adding)
+    engine.done("save", path=path, state=state, replace=False, origin=path)  # the app is killed here
+    (journal,) = state_folder.glob("journal-*.json")
+    entry = json.loads(journal.read_text())
+    assert (entry["project"], entry["place"], entry["adding"]) == (path, None, adding)
+    assert not Lock(journal.with_suffix(".lock")).acquire()
+
+
 def test_project_with_mirror_images_gives_the_same_answers_everywhere(
     engine: Engine, members: dict[str, list[Path]], tmp_path: Path
 ) -> None:

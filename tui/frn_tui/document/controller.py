@@ -57,6 +57,8 @@ class Controller(SyncedDocument):
         """Photos in the folders of the classes that are being opened, by class id."""
         self.moving = asyncio.Lock()
         """Held while photos are moved, so that one move ends before its undo begins."""
+        self._saving = asyncio.Lock()
+        """Held while the project is saved, so that a later journal names it."""
         self._came = asyncio.Event()
         """Set once some of them have arrived, or none will."""
 
@@ -174,29 +176,32 @@ class Controller(SyncedDocument):
     async def save(self, path: str, *, replace: bool = False) -> None:
         """Save the current project; edits made meanwhile remain unsaved."""
         session = self.session
-        async with self.own_model():
+        async with self.own_model(), self._saving:
             if session is not self.session:
                 raise FrnError(f"{path}: was not saved, because another project was opened")
             state = session.state
             await self.engine.call(file_requests.SaveProject(path, state, replace, self.origin))
-        session.mark_saved(state)
-        if session is self.session:  # no other project was opened meanwhile
-            self.project, self.origin, self.place, self.sample_classes = path, path, None, frozenset()
+            session.mark_saved(state)
+            is_open = session is self.session  # no other project was opened meanwhile
+            if is_open:
+                self.project, self.origin, self.place, self.sample_classes = path, path, None, frozenset()
+        if is_open:
             await self.engine.call(file_requests.LockProject(path))
             with suppress(EngineError):  # written again, and reported, a moment later
-                await self.journal()  # so that it names the project
+                await self.journal()
         self.listener()
 
     async def journal(self) -> None:
         """Save unsaved work and the photos being added, in case the app ends unexpectedly."""
-        adding: dict[str, list[str]] = {}
-        for name, paths in (pair for classes in self.adding for pair in classes.items()):
-            adding[name] = list(dict.fromkeys([*adding.get(name, ()), *paths]))
-        if self.session.is_saved and not adding:
-            await self.engine.call(file_requests.DiscardJournal(None))
-            return
-        unsaved = self.session.state, self.model_name, self.project, self.place, adding
-        await self.engine.call(file_requests.WriteJournal(*unsaved))
+        async with self._saving:
+            adding: dict[str, list[str]] = {}
+            for name, paths in (pair for classes in self.adding for pair in classes.items()):
+                adding[name] = list(dict.fromkeys([*adding.get(name, ()), *paths]))
+            if self.session.is_saved and not adding:
+                await self.engine.call(file_requests.DiscardJournal(None))
+                return
+            unsaved = self.session.state, self.model_name, self.project, self.place, adding
+            await self.engine.call(file_requests.WriteJournal(*unsaved))
 
     async def add(self, class_id: int, paths: Sequence[str]) -> Added:
         """Add examples to a class, as one edit after all are embedded."""

@@ -46,6 +46,13 @@ class RunningApp:
         entry = {"format": FORMAT, "version": JOURNAL_VERSION, "time": time.time(), **vars(request)}
         write_atomically(self._path, encode(entry))
 
+    def name_project(self, path: str) -> None:
+        """Name a project that was just saved in the journal, if there is one: the app may be killed before it does."""
+        with contextlib.suppress(
+            OSError, FrnError, ValueError, TypeError
+        ):  # the app's next journal reports a full disk
+            write_atomically(self._path, encode({**read_json(self._path, MAX_BYTES), "project": path, "place": None}))
+
     def recover(self, request: Recover, job: Job) -> Recovered | None:
         """Return the newest journal left by another app; others follow once it is discarded."""
         return max(self._left(), key=lambda one: one.time, default=None)

@@ -59,6 +59,7 @@ class Projects:
             document = {**document, "head": head}
         stamp = origin.stamp if origin and request.origin == request.path else None
         self._known[path] = save_project(path, Project(reference, state, document, stamp), replace=request.replace)
+        self._app.name_project(request.path)
 
 
 def export(classes: EnrolledClasses, request: ExportClasses, job: Job) -> None:
