@@ -191,7 +191,7 @@ def _show(image: str, prediction: "Prediction", top: int) -> None:
 
     screen = console.stdout()
     label, share = prediction.label, prediction.explained[prediction.label]
-    verdict = ("unknown", f" ({share:.0%} explained by {console.printable(label)}; {prediction.threshold:.0%} needed)")
+    verdict = ("unknown", f" ({share:.1%} explained by {console.printable(label)}; {prediction.threshold:.1%} needed)")
     if not prediction.unknown:
         verdict = (console.printable(label), f" {prediction.probabilities[label]:.1%} ({share:.0%} explained)")
     if prediction.example_of:

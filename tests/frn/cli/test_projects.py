@@ -194,6 +194,9 @@ def test_photos_of_other_objects_are_unknown(model: str, most: int, tmp_path: Pa
     Image.fromarray(noise).save(tmp_path / "noise.png")
     (stranger,) = answers(frn("classify", samples / "moths", tmp_path / "noise.png", "--json", "--model", model))
     assert stranger["unknown"] is True
+    shown = frn("classify", samples / "moths", tmp_path / "noise.png", "--model", model).stdout
+    reason = f"{stranger['explained']:.1%} explained by {stranger['label']}; {stranger['threshold']:.1%} needed"
+    assert reason in shown
     (kept,) = answers(
         frn("classify", samples / "moths", tmp_path / "noise.png", "--json", "--model", model, "--threshold", 0)
     )
