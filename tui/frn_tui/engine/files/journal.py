@@ -48,10 +48,10 @@ class RunningApp:
 
     def name_project(self, path: str) -> None:
         """Name a project that was just saved in the journal, if there is one: the app may be killed before it does."""
-        with contextlib.suppress(
-            OSError, FrnError, ValueError, TypeError
-        ):  # the app's next journal reports a full disk
-            write_atomically(self._path, encode({**read_json(self._path, MAX_BYTES), "project": path, "place": None}))
+        with contextlib.suppress(ValueError, KeyError, TypeError):  # damaged or a full disk; the next one reports it
+            entry = read_json(self._path, MAX_BYTES)
+            if entry["project"] != path:
+                write_atomically(self._path, encode({**entry, "project": path, "place": None}))
 
     def recover(self, request: Recover, job: Job) -> Recovered | None:
         """Return the newest journal left by another app; others follow once it is discarded."""
