@@ -39,3 +39,12 @@ def run(
         said, told = process.communicate(timeout=timeout)
     assert not (check and process.returncode), told
     return subprocess.CompletedProcess([str(word) for word in words], process.returncode, said, told)
+
+
+def children(pid: int, word: str = "") -> set[int]:
+    """Return the descendants of a process whose command contains a word."""
+    lines = [line.split(None, 2) for line in run(["ps", "-eo", "pid=,ppid=,args="]).stdout.splitlines()]
+    below = {pid}
+    while more := {int(line[0]) for line in lines if int(line[1]) in below} - below:
+        below |= more
+    return {int(line[0]) for line in lines if int(line[0]) in below - {pid} and word in line[2]}

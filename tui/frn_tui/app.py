@@ -209,7 +209,7 @@ class FrnApp(CellApp):
             self._ask_terminal()
             gc_policy.begin()
             self.set_interval(gc_policy.IDLE, lambda: gc_policy.collect(monotonic() - self._last_input))
-            if os.isatty(0):
+            if os.isatty(0) or self.graphics.in_page:
                 self.set_interval(CHECK_INTERVAL, end_without_terminal)
         self.context.start(self._start)
         self.set_interval(CHECK_INTERVAL, self.recovery.keep)

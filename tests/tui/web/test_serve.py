@@ -6,15 +6,19 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from urllib.request import Request, urlopen
+from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from frn.system.extras import install_command
 from tests import processes
+
+pytest.importorskip("textual_serve", reason=f"needs textual-serve: {install_command('web')}")
+aiohttp = pytest.importorskip("aiohttp")
 
 START = 60.0
 """Seconds within which the server must start, even on a busy machine."""
@@ -23,124 +27,119 @@ START = 60.0
 @pytest.fixture
 def server(private_state: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A server on a free port in a separate session, and its address."""
-    pytest.importorskip("textual_serve", reason=f"needs textual-serve: {install_command('web')}")
     command = [sys.executable, "-m", "frn_tui.main", "--web", "--port", "0"]
-    with processes.started(command, stdout=subprocess.PIPE, text=True) as process:
+    with processes.started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
         assert line.startswith("frn-tui: http://127.0.0.1:"), line
         yield process, line.split()[1]
 
 
-def page(address: str) -> str:
-    for _ in range(int(START / 0.1)):
-        try:
-            with urlopen(Request(address), timeout=START) as answer:
-                return str(answer.read().decode())
-        except OSError:
-            time.sleep(0.1)  # the line appears before the server listens
+def origin(address: str) -> str:
+    parts = urlsplit(address)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+async def get(address: str, **headers: str) -> tuple[int, str, Any]:
+    """Return status, text and headers of a page of a server that may still be starting."""
+    async with aiohttp.ClientSession() as session:
+        for _ in range(int(START / 0.1)):
+            try:
+                async with session.get(address, headers=headers) as answer:
+                    return answer.status, await answer.text(), answer.headers
+            except aiohttp.ClientConnectorError:
+                await asyncio.sleep(0.1)  # the line appears before the server listens
     raise AssertionError("no answer")
 
 
-async def visit(address: str, origin: str) -> bytes:
-    """Return the app's first paint for a visitor."""
-    import aiohttp
-
-    size = "width=100&height=30"
-    async with aiohttp.ClientSession() as session, session.ws_connect(f"{address}/ws?{size}", origin=origin) as socket:
-        painted = b""
-        while b"Classes" not in painted:
-            message = await asyncio.wait_for(socket.receive(), START)
-            assert message.type is aiohttp.WSMsgType.BINARY, message
-            painted += message.data
-        return painted
+@asynccontextmanager
+async def visit(address: str, size: str = "width=100&height=30", *, source: str | None = "") -> Any:
+    """Open the connection of a page; `source` is the origin of the page."""
+    source = origin(address) if source == "" else source
+    await get(address)
+    async with aiohttp.ClientSession() as session, session.ws_connect(f"{address}ws?{size}", origin=source) as page:
+        yield page
 
 
-def children(pid: int) -> set[int]:
-    """Return all descendants of a process."""
-    found = processes.run(["ps", "-eo", "pid=,ppid="], check=True).stdout.split()
-    parents = dict(zip(map(int, found[::2]), map(int, found[1::2]), strict=True))
-    below = {pid}
-    while more := {child for child, parent in parents.items() if parent in below} - below:
-        below |= more
-    return below - {pid}
+async def until_painted(page: Any, *words: bytes) -> None:
+    painted = b""
+    while not all(word in painted for word in words):
+        message = await asyncio.wait_for(page.receive(), START)
+        assert message.type is aiohttp.WSMsgType.BINARY, message
+        painted += message.data
 
 
-def running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+def running(pids: set[int]) -> set[int]:
+    return {pid for pid in pids if Path(f"/proc/{pid}").exists()}
 
 
-def test_page_responds_and_leaves_no_processes(server: tuple[subprocess.Popen[str], str]) -> None:
+async def until(look: Callable[[], set[int]], count: int) -> set[int]:
+    for _ in range(int(START / 0.1)):
+        if len(pids := look()) == count:
+            return pids
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"{pids}, not {count}")
+
+
+def test_page_cannot_be_framed_or_load_from_other_hosts(server: tuple[subprocess.Popen[str], str]) -> None:
+    async def look() -> None:
+        status, text, headers = await get(server[1])
+        policy = headers["Content-Security-Policy"]
+        assert status == 200
+        assert "frn-tui" in text
+        assert "{{" not in text
+        assert "googleapis" not in text
+        assert "default-src 'none'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Referrer-Policy"] == "no-referrer"
+        assert headers["Cache-Control"] == "no-store"
+
+    asyncio.run(look())
+
+
+def test_nothing_is_served_without_the_secret_in_the_address(server: tuple[subprocess.Popen[str], str]) -> None:
+    _, address = server
+    home = origin(address)
+    secret = address.rstrip("/").rpartition("/")[2]
+    assert len(secret) >= 32
+
+    async def look() -> None:
+        for path, headers in (
+            ("/", {}),
+            ("/ws", {}),
+            (f"/{secret[:-1]}/", {}),
+            (f"/{secret}x/ws", {"Origin": home}),
+            (f"/{secret}/", {"Host": "evil.example"}),
+        ):
+            status, text, _ = await get(home + path, **headers)
+            assert status == 404
+            assert secret not in text
+        for path in ("/static", "/static/", "/static/js", "/static/js/"):
+            assert (await get(home + path))[0] in (403, 404), path
+        assert (await get(f"{home}/static/js/textual.js"))[0] == 200
+
+    asyncio.run(look())
+
+
+def test_only_its_own_page_on_this_machine_can_connect(server: tuple[subprocess.Popen[str], str]) -> None:
     process, address = server
-    assert "frn-tui" in page(address)
-    assert b"Classes" in asyncio.run(visit(address, address))
-    with pytest.raises(Exception, match="403"):
-        asyncio.run(visit(address, "http://evil.example"))
+    home, port = origin(address), urlsplit(address).port or 0
 
-    async def leave_while_it_is_open() -> set[int]:
-        import aiohttp
+    async def connect() -> None:
+        for source in ("null", "https://127.0.0.1", f"http://127.0.0.1:{port + 1}", f"{home}.evil.example", None):
+            with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
+                async with visit(address, source=source):
+                    pass
+        assert not processes.children(process.pid)
+        async with visit(address) as page, visit(address.replace("127.0.0.1", "localhost")):
+            both = await until(lambda: processes.children(process.pid, "frn_tui.engine"), 2)
+            await page.close()
+            (other,) = await until(lambda: processes.children(process.pid, "frn_tui.engine"), 1)
+            assert other in both
+        await until(lambda: processes.children(process.pid), 0)
 
-        async with aiohttp.ClientSession() as session, session.ws_connect(f"{address}/ws", origin=address) as socket:
-            await asyncio.wait_for(socket.receive(), START)
-            below = children(process.pid)
-            assert below
-            process.send_signal(signal.SIGTERM)
-            async for _ in socket:  # confirm closing, as a browser does
-                pass
-            await asyncio.to_thread(process.wait, 20)
-            return below
-
-    below = asyncio.run(leave_while_it_is_open())
-    assert process.returncode == 0
-    for _ in range(100):
-        if not any(map(running, below)):
-            break
-        time.sleep(0.05)
-    assert not any(map(running, below))
-
-
-def test_keys_and_images_work_immediately_and_reloading_ends_the_old_session(
-    server: tuple[subprocess.Popen[str], str],
-) -> None:
-    process, address = server
-    assert "googleapis" not in page(address)  # nothing is loaded from external hosts
-
-    async def come_and_come_again() -> None:
-        import aiohttp
-
-        async with aiohttp.ClientSession() as session:
-            async with session.ws_connect(f"{address}/ws?width=100&height=30", origin=address) as socket:
-                painted = b""
-                while b"\x1b]8117;" not in painted or b"keys" not in painted:
-                    painted += (await asyncio.wait_for(socket.receive(), START)).data
-                before = children(process.pid)
-            async with session.ws_connect(f"{address}/ws?width=100&height=30", origin=address) as socket:
-                await asyncio.wait_for(socket.receive(), START)
-                for _ in range(200):
-                    if not any(map(running, before)):
-                        return
-                    await asyncio.sleep(0.05)
-        raise AssertionError("the first session goes on")
-
-    asyncio.run(come_and_come_again())
-
-
-def engines(pid: int) -> set[int]:
-    """Return the engines among the descendants of a process."""
-    found = processes.run(["ps", "-eo", "pid=,args="], check=True).stdout.splitlines()
-    return {int(line.split()[0]) for line in found if "frn_tui.engine" in line} & children(pid)
-
-
-def test_every_visitor_gets_an_engine_and_other_origins_are_refused(
-    server: tuple[subprocess.Popen[str], str],
-) -> None:
-    process, address = server
-    page(address)
-    port = int(address.rpartition(":")[2])
+    asyncio.run(connect())
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect(("192.0.2.1", 9))  # this sends nothing, but reveals the local address
         outer = probe.getsockname()[0]
@@ -148,52 +147,88 @@ def test_every_visitor_gets_an_engine_and_other_origins_are_refused(
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection((outer, port), timeout=START)
 
-    async def visits() -> None:
-        import aiohttp
 
-        async with aiohttp.ClientSession() as session:
-            for origin in (
-                "null",
-                "https://127.0.0.1",
-                f"http://127.0.0.1:{port + 1}",
-                f"{address}.evil.example",
-                None,
-            ):
-                with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
-                    await session.ws_connect(f"{address}/ws", origin=origin)
-            first, second = [
-                await session.ws_connect(f"{address}/ws?width=100&height=30", origin=origin)
-                for origin in (address, address.replace("127.0.0.1", "localhost"))
-            ]
-            both = await until(lambda: engines(process.pid), 2)
-            await first.close()
-            (left,) = await until(lambda: engines(process.pid), 1)
-            assert left in both
-            await second.close()
-            await until(lambda: children(process.pid), 0)
+def test_keys_and_images_work_immediately(server: tuple[subprocess.Popen[str], str]) -> None:
+    async def look() -> None:
+        async with visit(server[1]) as page:
+            await until_painted(page, b"\x1b]8117;", b"keys", b"Classes")
+            await page.send_json(["stdin", "?"])
+            await until_painted(page, b"Keys")
+            await page.send_json(["ping", 7])
+            while (message := await asyncio.wait_for(page.receive(), START)).type is aiohttp.WSMsgType.BINARY:
+                pass
+            assert message.json() == ["pong", 7]
 
-    async def until(look: Callable[[], set[int]], count: int) -> set[int]:
-        for _ in range(int(START / 0.1)):
-            if len(found := look()) == count:
-                return found
-            await asyncio.sleep(0.1)
-        raise AssertionError(f"{found}, not {count}")
+    asyncio.run(look())
 
-    asyncio.run(visits())
+
+HUGE = ["resize", {"width": 10**8, "height": 10**8}]
+ODD = (b"\xff", "", "[", "7", "[]", "{}", '["stdin", 7]', '["resize", null]', '["resize", {"width": "x"}]', "[[]]")
+
+
+def test_no_message_of_a_page_keeps_its_processes_or_prints_anything(
+    server: tuple[subprocess.Popen[str], str],
+) -> None:
+    process, address = server
+
+    async def come_and_go() -> None:
+        for size in ("width=100&height=30", f"width={10**8}&height={10**8}", f"width={'9' * 5000}&height=-1"):
+            async with visit(address, size) as page:
+                for message in ODD:
+                    await (page.send_bytes(message) if isinstance(message, bytes) else page.send_str(message))
+                await until_painted(page, b"Classes")
+                await page.send_json(HUGE)
+                await page.send_json(["resize", {"width": 1, "height": -1}])
+                await until_painted(page, b"\x1b[")
+            await until(lambda: processes.children(process.pid), 0)
+
+    asyncio.run(come_and_go())
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate(timeout=START) == ("", "")
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL], ids=["term", "int", "kill"])
+def test_visits_end_with_the_server(server: tuple[subprocess.Popen[str], str], number: int) -> None:
+    process, address = server
+
+    async def leave_while_it_is_open() -> None:
+        async with visit(address) as page:
+            await until(lambda: processes.children(process.pid, "frn_tui.engine"), 1)
+            below = processes.children(process.pid)
+            process.send_signal(number)
+            async for _ in page:  # confirm closing, as a browser does
+                pass
+            await asyncio.to_thread(process.wait, 20)
+            await until(lambda: running(below), 0)
+
+    asyncio.run(leave_while_it_is_open())
+    assert process.returncode == (-number if number == signal.SIGKILL else 0)
+
+
+def test_hanging_app_is_killed_after_its_page_has_closed(server: tuple[subprocess.Popen[str], str]) -> None:
+    process, address = server
+
+    async def leave() -> None:
+        async with visit(address) as page:
+            await until_painted(page, b"Classes")
+            for pid in processes.children(process.pid, "frn_tui.main"):
+                os.kill(pid, signal.SIGSTOP)
+        await until(lambda: processes.children(process.pid), 0)
+
+    asyncio.run(leave())
 
 
 def test_missing_extra_gives_a_one_line_error_with_the_install_command() -> None:
-    code = "import sys; sys.modules['textual_serve'] = None; sys.argv = ['frn-tui', '--web', '--port', '0']; "
-    found = processes.run([sys.executable, "-c", code + "from frn_tui.main import run; run()"])
-    assert found.returncode == 1
-    assert found.stderr == f"error: --web needs textual-serve, which is not installed: {install_command('web')}\n"
+    code = "import sys; sys.modules['aiohttp'] = None; sys.argv = ['frn-tui', '--web', '--port', '0']; "
+    result = processes.run([sys.executable, "-c", code + "from frn_tui.main import run; run()"])
+    assert result.returncode == 1
+    assert result.stderr == f"error: --web needs textual-serve, which is not installed: {install_command('web')}\n"
 
 
 def test_used_port_gives_a_one_line_error(server: tuple[subprocess.Popen[str], str]) -> None:
-    _, address = server
-    page(address)
-    port = address.rpartition(":")[2]
-    command = [sys.executable, "-m", "frn_tui.main", "--web", "--port", port]
-    found = processes.run(command, timeout=START)
-    assert found.returncode == 1
-    assert found.stderr == f"error: port {port} cannot be used (Address already in use); try --port\n"
+    asyncio.run(get(server[1]))
+    port = str(urlsplit(server[1]).port)
+    result = processes.run([sys.executable, "-m", "frn_tui.main", "--web", "--port", port], timeout=START)
+    assert result.returncode == 1
+    assert result.stderr == f"error: port {port} cannot be used (Address already in use); try --port\n"
