@@ -15,6 +15,7 @@ from frn.images.transforms import EvaluationTransform
 from frn.models import checkpoint_check
 from frn.models.header import ModelConfig, read_header
 from frn.models.model import Model, import_reference, load_model, read_weights, save_model, serialise
+from frn.models.zoo import assets_folder
 
 
 def small_model(**changes: object) -> Model:
@@ -72,6 +73,18 @@ def rewrite(data: bytes, **changes: object) -> bytes:
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     return struct.pack("<Q", len(text)) + text + data[8 + length :]
+
+
+@pytest.mark.parametrize(
+    "model", sorted((assets_folder() / "models").glob("*.safetensors")), ids=lambda path: path.stem
+)
+def test_changed_bit_in_a_shipped_model_is_found(model: Path, tmp_path: Path) -> None:
+    data = bytearray(model.read_bytes())
+    data[-1] ^= 1
+    changed = tmp_path / model.name
+    changed.write_bytes(data)
+    with pytest.raises(FrnError, match="its checksum does not match"):
+        load_model(changed)
 
 
 def test_a_pickle_with_more_than_weights_is_refused(tmp_path: Path) -> None:
