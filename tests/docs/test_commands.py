@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from frn.cli.main import app
 from frn.models.zoo import assets_folder
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("assets/**/*.md")])
 BLOCK = re.compile(r"```(sh|console)\n(.*?)```", re.DOTALL)
 ONLY_READ = {

@@ -11,7 +11,7 @@ import typer
 
 from frn.cli.main import app
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PATTERNS = {
     "is told": r"\b(?:is|are|was|were|be|been) (?:told|begun)\b",
     "is no": r"(?<!there )\b(?:is|are|was|were) (?:no|none)\b(?! (?:longer|more than))",
