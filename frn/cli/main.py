@@ -73,9 +73,6 @@ def as_meant(words: list[str]) -> list[str]:
         raise FrnError(
             f"{first}: is a folder of photos, which `frn {command}` does not accept here. Did you mean: {told}"
         )
-    after = words[words.index("--csv") + 1 :] if command == "classify" and "--csv" in words else []
-    if after and after[0].lower().endswith(".csv") and not Path(after[0]).exists():
-        raise FrnError(f"--csv prints to stdout. To write a file: --csv > {shlex.quote(after[0])}")
     return words
 
 
@@ -112,7 +109,7 @@ app = typer.Typer(
     help="Few-shot image classification by [bold]feature map reconstruction[/bold].\n\n"
     "A photo gets the label of the class whose few example photos best reconstruct its feature map.",
     epilog="Start with:  [bold]frn classify[/bold] FOLDER PHOTO   ·   [bold]frn train demo[/bold]   ·   "
-    "[bold]frn help[/bold]",
+    "[bold]frn-tui[/bold] (the app)   ·   [bold]frn help[/bold]",
 )
 
 

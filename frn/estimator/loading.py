@@ -24,7 +24,7 @@ from frn.system.files import read_regular
 
 PATHS = ("path", "image", "file", "filename", "photo")
 LABELS = ("truth", "label", "class", "category")
-"""Accepted column names, in order of preference: `frn score --csv` writes `truth` next to its own `label`."""
+"""Accepted column names, in order of preference: `frn score --out` writes `truth` next to its own `label`."""
 BOX = ("x", "y", "width", "height")
 """Columns of a box in pixels of the upright photo (`frn.images.boxes`); empty ones mean the whole photo."""
 DELIMITERS = ",;\t"

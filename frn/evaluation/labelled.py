@@ -17,6 +17,8 @@ from frn.data.names import match_names
 from frn.errors import FrnError
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.feature_cache import Maps
+from frn.inference.records import Answer as Record
+from frn.inference.records import Unreadable, answer_of
 from frn.inference.session import check_name
 from frn.inference.unknown import auroc
 
@@ -88,6 +90,11 @@ class Answer:
         """Whether the prediction is correct."""
         return self.label == self.truth
 
+    @property
+    def record(self) -> Record:
+        """The answer as in files and JSON."""
+        return answer_of(str(self.path), self.prediction, truth=self.truth)
+
 
 @dataclass(frozen=True, slots=True)
 class NearCopy:
@@ -133,7 +140,7 @@ class LabelledScore:
     """Photos of other classes."""
     examples: Sequence[Path]
     """Photos that are skipped because they are examples of a class."""
-    broken: Sequence[FrnError]
+    broken: Sequence[tuple[Path, FrnError]]
     near_copies: Sequence[NearCopy] = ()
     """Photos that are skipped because they are near copies of an example."""
     notes: Sequence[str] = ()
@@ -201,21 +208,10 @@ class LabelledScore:
         return auroc(*([answer.prediction.familiarity for answer in side] for side in (self.known, self.unknown)))
 
     @property
-    def rows(self) -> list[dict[str, object]]:
-        """Return one row per photo: its class, its predicted class, and the probability of each class."""
-        return [
-            {
-                "image": str(answer.path).encode("utf-8", "backslashreplace").decode(),
-                "truth": answer.truth,
-                "label": answer.label,
-                "right": answer.right,
-                "probability": round(answer.probability, 6),
-                "explained": round(answer.explained, 6),
-                "unknown": answer.prediction.unknown,
-                **{f"probability of {name}": round(p, 6) for name, p in answer.prediction.probabilities.items()},
-            }
-            for answer in (*self.known, *self.unknown)
-        ]
+    def records(self) -> list[Record | Unreadable]:
+        """Return one record per photo, also of those that cannot be read."""
+        unreadable = (Unreadable(image=str(path), error=str(error)) for path, error in self.broken)
+        return [*(answer.record for answer in (*self.known, *self.unknown)), *unreadable]
 
 
 def score_labelled(
@@ -243,14 +239,14 @@ def score_labelled(
     answers: dict[bool, list[Answer]] = {True: [], False: []}
     examples: list[Path] = []
     near_copies: list[NearCopy] = []
-    broken: list[FrnError] = []
+    broken: list[tuple[Path, FrnError]] = []
 
     def queries() -> Iterator[tuple[str, Path, Maps]]:
         read = classifier.extractor.read(files, store=classifier.store)
         for done, (truth, (path, outcome)) in enumerate(zip(truths, read, strict=True), 1):
             progress(done, len(truths))
             if isinstance(outcome, FrnError):
-                broken.append(outcome)
+                broken.append((path, outcome))
             elif outcome.key in holders:
                 examples.append(path)
             elif (twin := classifier.near_copies([outcome.look])[0]) is not None:

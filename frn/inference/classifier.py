@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from itertools import islice, tee
 from operator import is_not
 from pathlib import Path
@@ -16,6 +15,7 @@ from frn.images.near_copies import nearest_copies
 from frn.inference.enrolled_form import EnrolledForm, form_key, from_bytes, head_document, head_of, to_bytes
 from frn.inference.extractor import Embedded, Extractor
 from frn.inference.feature_cache import FeatureStore, Maps
+from frn.inference.records import Prediction as Prediction
 from frn.inference.session import ClassEntry, State, Support, build_state
 from frn.inference.unknown import (
     FALSE_REJECTIONS,
@@ -35,38 +35,6 @@ from frn.ridge.unlabelled.transductive import refine
 
 CHUNK = 64
 """Number of examples that are compared with all classes at once."""
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """The scores of the enrolled classes for one image."""
-
-    probabilities: dict[str, float]
-    """Probability of each class (Eq. 9); they sum to one."""
-    errors: dict[str, float]
-    """Mean squared reconstruction error of each class (Eq. 4)."""
-    explained: dict[str, float]
-    """Fraction of the image's energy that each class reconstructs from its examples alone: 1 - error / energy."""
-    threshold: float
-    """Explained fraction below which the image is unknown; it depends on how well all classes reconstruct it."""
-    familiarity: float
-    """Statistic that separates known from unknown images (`unknown`)."""
-    example_of: str | None = None
-    """The class that already has the image as an example; the image was then scored by leave-one-out."""
-    near_copy_of: Support | None = None
-    """The example that is nearly the same image, for example re-saved or resized."""
-    transductive: bool = False
-    """Whether the answer depends on the other images classified together with this one."""
-
-    @cached_property
-    def label(self) -> str:
-        """The class that reconstructs the image best."""
-        return min(self.errors, key=self.errors.__getitem__)
-
-    @property
-    def unknown(self) -> bool:
-        """Return whether every class reconstructs too little of the image."""
-        return max(self.explained.values()) < self.threshold
 
 
 class Classifier:
@@ -366,9 +334,10 @@ class Classifier:
                 example,
                 None if example else twin,
                 transductive,
+                key,
             )
-            for share, error, explains, threshold, near, example, twin in zip(
-                shares, errors, known, thresholds, familiar, map(self.example_of, keys), twins, strict=True
+            for share, error, explains, threshold, near, example, twin, key in zip(
+                shares, errors, known, thresholds, familiar, map(self.example_of, keys), twins, keys, strict=True
             )
         ]
 

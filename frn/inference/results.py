@@ -1,7 +1,7 @@
-"""Results of classifying many photos, appended to a file line by line so that a stopped run can be resumed.
+"""Files of answers: JSON lines, which a stopped run continues, or CSV, which appears when it is complete.
 
-Each line is one JSON object for a photo. The field `run` is a digest of everything that determines the result, so that
-a file never mixes results from different classes or models.
+In JSON lines, `key` is the hash of the photo's content, and `run` is a digest of everything else that determines the
+answer, so that a file never mixes answers from different classes or models.
 """
 
 import contextlib
@@ -9,19 +9,37 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
+
+import msgspec
 
 from frn.errors import FrnError
 from frn.inference.classifier import Classifier
-from frn.system.files import LOCK, beside, require_regular, require_writable
+from frn.inference.project import write_path
+from frn.inference.records import Answer, Unreadable, lines, to_json
+from frn.system.files import LOCK, beside, replacing, require_regular, require_writable
 from frn.system.processes.locks import Lock, holder
 
 MAX_LINE = 64 << 20
 """Maximum line length in bytes; ten thousand classes need one this long."""
 BEGINNING = b'{"image": "'
 """Start of each line. An incomplete last line with a different start is not ours, so it is not removed."""
+
+
+class Line(msgspec.Struct):
+    """What a line must have to be continued."""
+
+    image: str
+    run: str
+    key: str = ""
+
+
+def _decode(line: bytes) -> Line:
+    """Read a line; unlike that of msgspec, this JSON decoder reads file names that are not UTF-8."""
+    return msgspec.convert(json.loads(line), Line)
 
 
 class ResultsFile:
@@ -34,11 +52,13 @@ class ResultsFile:
         cannot be written, or exists although neither `resume` nor `replace` is given.
         """
         self.path, self.run = path, run
-        self.done: set[str] = set()
-        """Photos that have a line."""
-        self.failed: set[str] = set()
-        """Photos among them that could not be read."""
+        self.done: dict[str, str] = {}
+        """Photos that have a line, with their content keys; the key is empty if the photo could not be read."""
         check_results(path, resume=resume, replace=replace)
+        self._open(resume=resume)
+
+    def _open(self, *, resume: bool) -> None:
+        path = self.path
         self._lock = Lock(beside(path, LOCK))
         try:
             if not self._lock.acquire():  # also creates the folder
@@ -66,10 +86,23 @@ class ResultsFile:
         finally:
             self._lock.release()
 
-    def add(self, line: Mapping[str, object]) -> None:
-        """Write the line of a photo. Raises FrnError if writing fails."""
+    def forget(self, images: Collection[str]) -> None:
+        """Remove the lines of these photos. Raises FrnError if the file cannot be written."""
+        if not images:
+            return
+        self._close()  # `replacing` locks the file itself
+        with replacing(self.path) as file, self.path.open("rb") as before:
+            file.writelines(line for line in before if _decode(line).image not in images)
+        self.done = {}
+        self._open(resume=True)
+
+    def add(self, record: Answer | Unreadable, key: str | None) -> None:
+        """Write the line of a photo with this content key. Raises FrnError if writing fails."""
+        record.run = self.run
+        if isinstance(record, Answer) and key:
+            record.key = key
         try:
-            self._file.write(json.dumps({**line, "run": self.run}).encode() + b"\n")
+            self._file.write(to_json(record).encode() + b"\n")
             self._file.flush()
         except OSError as error:
             raise FrnError(
@@ -83,42 +116,54 @@ class ResultsFile:
         for number, line in enumerate(iter(lambda: self._file.readline(MAX_LINE), b""), 1):
             if not line.endswith(b"\n") and BEGINNING.startswith(line[: len(BEGINNING)]):
                 break
-            found = _parsed(line)
-            if found is None:
-                raise FrnError(f"{self.path}: line {number} was not written by `frn classify`. Give another --out.")
-            if found["run"] != self.run:
+            try:
+                entry = _decode(line)
+            except (ValueError, RecursionError):
+                raise FrnError(
+                    f"{self.path}: line {number} was not written by `frn classify`. Give another --out."
+                ) from None
+            if entry.run != self.run:
                 raise FrnError(
                     f"{self.path}: line {number} was written with different classes, another model or another "
                     "threshold. Use the same ones, or another --out."
                 )
-            self.done.add(found["image"])
-            if "error" in found:
-                self.failed.add(found["image"])
+            self.done[entry.image] = entry.key
             end += len(line)
         return end
 
 
-def check_results(path: Path, *, resume: bool, replace: bool) -> None:
-    """Raise FrnError if a file already exists, unless it is to be resumed or replaced."""
-    require_writable(path, replace=True)
-    if path.exists() and path.stat().st_size and not (resume or replace):
-        raise FrnError(
-            f"{path}: already exists. Add --resume to continue it, --replace to start over, or another --out."
-        )
-    if path.exists():
+def check_results(path: Path, *, resume: bool | None = None, replace: bool = False) -> None:
+    """Raise FrnError if a file of answers cannot be written, or exists and is not to be resumed or replaced.
+
+    `resume` is None if the command cannot resume.
+    """
+    if path.suffix.lower() not in (".jsonl", ".csv"):
+        raise FrnError(f"{path}: the name must end in .jsonl (JSON lines) or .csv (a table)")
+    is_csv = path.suffix.lower() == ".csv"
+    require_writable(path, replace=replace or not is_csv)
+    if not is_csv and path.exists():
+        if path.stat().st_size and not (resume or replace):
+            ways = "--replace" if resume is None else "--resume to continue it, --replace to start over,"
+            raise FrnError(f"{path}: already exists. Add {ways} or give another --out.")
         require_regular(path, sys.maxsize)
 
 
-def _parsed(line: bytes) -> dict[str, Any] | None:
-    with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
-        found: dict[str, Any] = json.loads(line)
-        if isinstance(found["image"], str) and isinstance(found["run"], str):
-            return found
-    return None
+def write_answers(path: Path, records: Iterable[Answer | Unreadable], classes: Collection[str], *optional: str) -> None:
+    """Write all answers to a new file, in the format of its suffix. Raises FrnError if it cannot be written."""
+    with replacing(path) as file:
+        for line in lines(path.suffix, records, classes, *optional):
+            file.write(line.encode())
+
+
+def named_beside(file: Path, record: Answer | Unreadable) -> Answer | Unreadable:
+    """Name the photo as it is read from a CSV file: relative names are relative to the folder of the file."""
+    if not Path(record.image).is_absolute():
+        record.image = write_path(Path(record.image), file.parent).get("path", record.image)
+    return record
 
 
 def run_digest(classifier: Classifier) -> str:
-    """Return a short digest of what determines a classifier's results: model, classes, examples and threshold."""
+    """Return a short digest of what determines a classifier's answers: model, classes, examples, head and threshold."""
     classes = [(entry.name, [support.key for support in entry.supports]) for entry in classifier.state.classes]
-    told = json.dumps([classifier.extractor.sha256, classes, classifier.threshold])
-    return hashlib.sha256(os.fsencode(told)).hexdigest()[:12]
+    parts = json.dumps([classifier.extractor.sha256, classes, asdict(classifier.head), classifier.threshold])
+    return hashlib.sha256(os.fsencode(parts)).hexdigest()[:12]

@@ -202,6 +202,7 @@ def journals() -> Part:
 
 def results() -> Part:
     """Continue the results file of a killed run; a refused file must stay unchanged."""
+    from frn.inference.records import Unreadable
     from frn.inference.results import ResultsFile
 
     lines = [{"image": f"/photos/{number}.jpg", "label": "jay", "run": "0123456789ab"} for number in range(4)]
@@ -211,7 +212,7 @@ def results() -> Part:
         path.write_bytes(data)
         try:
             with ResultsFile(path, "0123456789ab", resume=True) as file:
-                file.add({"image": "/photos/last.jpg"})
+                file.add(Unreadable(image="/photos/last.jpg", error="is empty"), None)
         except FrnError:
             assert path.read_bytes() == data
             raise

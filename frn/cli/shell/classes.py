@@ -1,16 +1,15 @@
 """Functions that open enrolled classes and describe their head and the expected results for unknown photos."""
 
 import shlex
-from heapq import nsmallest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from frn.cli.shell.console import live_text, report_skipped, rounded, stdout
+from frn.cli.shell.console import live_text, report_skipped, stdout
 from frn.data.names import lookalikes
 from frn.errors import FrnError
 
 if TYPE_CHECKING:
-    from frn.inference.classifier import Classifier, Prediction
+    from frn.inference.classifier import Classifier
     from frn.inference.extractor import Tta
     from frn.inference.onnx_runtime import Device
 
@@ -78,25 +77,3 @@ def expectation(classifier: "Classifier") -> dict[str, float]:
     """Return the rates expected with the calibrated threshold; NaN if the examples allow no estimate."""
     found = classifier.calibration
     return {"false_rejections": found.rejected, "caught": found.caught, "auroc": found.auroc}
-
-
-def as_line(name: str, prediction: "Prediction", top: int | None = None) -> dict[str, Any]:
-    """Return a prediction as a JSON object, with all classes or the `top` best ones."""
-    shown = nsmallest(top, prediction.errors, key=prediction.errors.__getitem__) if top else prediction.errors
-    line: dict[str, Any] = {
-        "image": name,
-        "label": prediction.label,
-        "probability": prediction.probabilities[prediction.label],
-        "probabilities": {each: prediction.probabilities[each] for each in shown},
-        "errors": {each: prediction.errors[each] for each in shown},
-        "explained": prediction.explained[prediction.label],
-        "threshold": prediction.threshold,
-        "unknown": prediction.unknown,
-    }
-    if prediction.example_of:
-        line["example_of"] = prediction.example_of
-    if prediction.near_copy_of:
-        line["near_copy_of"] = str(prediction.near_copy_of.path)
-    if prediction.transductive:
-        line["transductive"] = True
-    return rounded(line)

@@ -3,7 +3,6 @@
 import errno
 import io
 import json
-import math
 import os
 import re
 import shlex
@@ -12,7 +11,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 from frn.errors import FrnError, FrnWarning
+from frn.inference.records import to_json
 from frn.system.extras import needs_torch
 from frn.system.files import discard_output, require_writable
 
@@ -33,7 +33,7 @@ INTERRUPTED = 130
 """Exit status after Ctrl-C, as in shells."""
 MOST = 5
 """Number of reasons that `report_skipped` prints."""
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 NO_ROOM = "annot allocate memory|failed to map segment|can't start new thread"
 """Messages from the library loader, and from Python when it starts a thread, if memory is exhausted."""
 EVERY = 10.0
@@ -46,12 +46,15 @@ WIDE = 1000
 def plain_ending() -> Iterator[None]:
     """End the program without a traceback after Ctrl-C or if stdout cannot be written.
 
-    Characters that stdout cannot encode are escaped. Output to a closed stream (`2>&-`) is discarded.
+    Characters that stdout cannot encode are escaped. Messages to a closed stderr (`2>&-`) are discarded; writing to a
+    closed stdout (`>&-`) is an error.
     """
     interrupted = False
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # otherwise the next opened file would get the number of the closed stream
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+    # Without these, the next opened file would get the number of the closed stream.
+    if sys.stdout is None:
+        sys.stdout = open(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
 
     def interrupt(number: int, frame: FrameType | None) -> NoReturn:
         nonlocal interrupted
@@ -157,24 +160,17 @@ def note(message: str) -> None:
 
 def printable(text: str) -> str:
     """Escape all characters that could control a terminal; file names can contain any character."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text)
 
 
 def print_json(value: object) -> None:
     """Print one JSON value as one line on stdout; JSON escapes replace characters that could control a terminal."""
-    text = json.dumps(value, ensure_ascii=not (sys.stdout.encoding or "").lower().startswith("utf"))
-    print("".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text), flush=True)
-
-
-def rounded(value: Any) -> Any:
-    """Return a result with numbers rounded to six decimals, and null instead of NaN."""
-    if isinstance(value, Mapping):
-        return {name: rounded(entry) for name, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [rounded(entry) for entry in value]
-    if isinstance(value, float):
-        return None if math.isnan(value) else round(value, 6)
-    return value
+    text = to_json(value, ascii_only=not (sys.stdout.encoding or "").lower().startswith("utf"))
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
+    print(text, flush=True)
 
 
 def check_report(path: Path | None, *, replace: bool) -> None:

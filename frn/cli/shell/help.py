@@ -26,7 +26,7 @@ EXAMPLES = {
 TEXT = Path(__file__).with_name("topics.md").read_text(encoding="utf-8")
 TOPICS = dict(part.strip().split(": ", 1) for part in re.split(r"^# (?=[\w-]+: )", TEXT, flags=re.MULTILINE)[1:])
 """Texts for `frn help TOPIC`: a title and a body; `docs/reference/command-line.md` repeats them."""
-OUTPUTS = ("--out", "--web", "--report", "--csv", "--runs")
+OUTPUTS = ("--out", "--web", "--report", "--runs")
 """Options that, if they take a value, name an output file or folder."""
 NEVER = (*OUTPUTS, "--replace", "--download", "--version")
 """Options that no environment variable sets, because it must not choose output files or use the network."""
@@ -45,8 +45,9 @@ def prepare(commands: Mapping[str, Any], prefix: str = "FRN") -> None:
         prepare(getattr(command, "commands", {}), own)
         for parameter in command.params:
             word = next((word for word in parameter.opts if word.startswith("--")), "")
-            is_format = word == "--csv" and parameter.is_flag
-            if word and (is_format or word not in NEVER):
+            if parameter.opts[0].startswith("-") and parameter.is_flag:
+                parameter.metavar = ""  # Typer would show the type, as if the flag took a value
+            if word and word not in NEVER:
                 parameter.envvar = own + word[1:].upper().replace("-", "_")
                 parameter.show_envvar = False  # `frn help defaults` explains the names
 

@@ -26,7 +26,9 @@ def preset_names(incomplete: str) -> list[str]:
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-Replace = Annotated[bool, typer.Option("--replace", help="Overwrite files that frn did not write (never photos).")]
+Replace = Annotated[bool, typer.Option("--replace", help="Overwrite existing files (never photos).")]
+Answers = Annotated[Path | None, typer.Option("--out", help="Write the answers to a file (.jsonl or .csv).")]
+Top = Annotated[int | None, typer.Option(min=1, help="List only the best classes.", show_default="3, in JSON all")]
 Device = Annotated[DeviceName, typer.Option(help="auto: use CUDA if it is available.")]
 Precision = Annotated[PrecisionName, typer.Option(help="auto: fp32 for the paper's presets, else bf16 if fast.")]
 Threads = Annotated[int | None, typer.Option(min=1, max=1024, help="Number of CPU threads.", show_default="all cores")]

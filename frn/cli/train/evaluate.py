@@ -39,9 +39,9 @@ def evaluate(
     ] = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Measure accuracy over random episodes, with its 95% confidence interval.
+    """Evaluate a model on a benchmark: accuracy over random episodes, with its 95% confidence interval.
 
-    Features are computed once per image, so 10,000 episodes take seconds.
+    Features are computed once per image, so 10,000 episodes take seconds. To score your own photos, use `frn score`.
 
     --transductive evaluates the same episodes, and also episodes whose classes have unequal numbers of queries
     (Dirichlet 2), both with and without transductive inference.

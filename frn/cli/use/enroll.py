@@ -9,6 +9,7 @@ import typer
 from frn.cli.shell import console, options
 from frn.cli.shell.classes import expectation, show_expected
 from frn.errors import FrnError
+from frn.inference.records import rounded
 from frn.models.zoo import DEFAULT_MODEL
 from frn.system.files import require_writable
 
@@ -110,9 +111,8 @@ def _summary(out: Path, classifier: "Classifier", skipped: int) -> dict[str, Any
         for entry in classifier.state.classes
     }
     found = {"project": str(out), "threshold": classifier.threshold, "skipped": skipped, "classes": classes}
-    return console.rounded(found | {"expected": expectation(classifier)}) | {
-        "head": dataclasses.asdict(classifier.head)
-    }
+    head = dataclasses.asdict(classifier.head)
+    return rounded(found | {"expected": expectation(classifier), "head": head})
 
 
 def _show(out: Path, classifier: "Classifier") -> None:

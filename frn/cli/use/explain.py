@@ -4,10 +4,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from msgspec import structs
 
 from frn.cli.shell import options
-from frn.cli.shell.classes import as_line, open_classes, refuse_a_photo
-from frn.cli.shell.console import print_json, printable, rounded, stdout, user_errors
+from frn.cli.shell.classes import open_classes, refuse_a_photo
+from frn.cli.shell.console import print_json, printable, stdout, user_errors
+from frn.inference.records import Explanation, answer_of, rounded
 from frn.system.files import require_writable
 
 
@@ -17,7 +19,7 @@ def explain(
     image: Annotated[Path, typer.Argument(help="Photo to explain.")],
     out: Annotated[Path, typer.Option(help="Image to write (.png).")],
     model: options.ClassifierModel = None,
-    top: Annotated[int, typer.Option(min=1, help="Number of classes to show, best first.")] = 7,
+    top: options.Top = None,
     tta: options.TtaName = None,
     device: options.Device = "auto",
     replace: options.Replace = False,
@@ -49,26 +51,17 @@ def explain(
     error_maps = dict(zip(classifier.classes, classifier.error_maps(maps, key), strict=True))
     ranked = sorted(prediction.errors, key=prediction.errors.__getitem__)
     panels = []
-    for name in ranked[:top]:
+    for name in ranked[: top or 3]:
         known = "" if prediction.unknown else f" · {prediction.probabilities[name]:.1%}"  # only known classes share it
         panels.append(Panel(printable(name), f"{prediction.explained[name]:.0%} explained{known}", error_maps[name]))
     picture = io.BytesIO()
     sheet(crop, printable(image.name), panels).save(picture, "PNG", pnginfo=mark())
     write_atomically(out, picture.getvalue())
-    label = "unknown" if prediction.unknown else prediction.label
-    numbers = {
-        name: {
-            "probability": prediction.probabilities[name],
-            "explained": prediction.explained[name],
-            "error": prediction.errors[name],
-            "error_map": error_maps[name].tolist(),
-        }
-        for name in ranked
-    }
-    line = as_line(str(image), prediction)
-    for of_classes in ("probability", "probabilities", "errors", "explained"):
-        del line[of_classes]
     if as_json:
-        print_json({**line, "out": str(out), "classes": rounded(numbers)})
+        record = answer_of(str(image), prediction, top)
+        explained = {name: round(prediction.explained[name], 6) for name in record.errors}
+        heat = {name: rounded(error_maps[name].tolist()) for name in record.errors}
+        print_json(Explanation(**structs.asdict(record), out=str(out), explained_by=explained, error_maps=heat))
     else:
+        label = "unknown" if prediction.unknown else prediction.label
         stdout().print(f"{printable(str(out))}: {printable(label)}")

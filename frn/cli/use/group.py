@@ -7,12 +7,11 @@ import typer
 
 from frn.cli.shell import console, options
 from frn.errors import FrnError
+from frn.inference.records import Groups
 from frn.models.zoo import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from frn.inference.extractor import Embedded, Extractor
-
-Groups = dict[str, list[Path]]
 
 
 @console.user_errors()
@@ -60,7 +59,7 @@ def group(
     copies = {str(read[p][0]): str(read[near[0]][0]) for own in found for near in own for p in near[1:]}
     listed = {name: list(map(str, paths)) for name, paths in members.items()}
     if as_json:
-        console.print_json({"out": str(out), "groups": listed, "near_copies": copies, "skipped": unread})
+        console.print_json(Groups(str(out), listed, copies, unread))
         return
     rows = [[name, str(len(paths)), str(paths[0])] for name, paths in listed.items()]
     console.print_table(("group", "photos", "most central"), rows)
@@ -89,7 +88,7 @@ def _read(extractor: "Extractor", names: list[str]) -> "tuple[list[tuple[Path, E
     return list(read.values()), skipped
 
 
-def _copy(out: Path, members: Groups) -> None:
+def _copy(out: Path, members: dict[str, list[Path]]) -> None:
     """Write a new folder with a subfolder of copies for each group."""
     from frn.images.boxes import split_box
     from frn.images.opening import read_file

@@ -3,14 +3,15 @@
 import math
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
 from frn.cli.shell import console, options
 from frn.cli.shell.classes import expectation, open_classes, show_expected
 from frn.errors import FrnError
-from frn.system.files import require_writable
+from frn.inference.records import Score, rounded
 
 if TYPE_CHECKING:
     from frn.evaluation.labelled import LabelledScore
@@ -29,7 +30,7 @@ def score(
     model: options.ClassifierModel = None,
     threshold: options.Threshold = None,
     false_rejections: options.FalseRejections = 0.05,
-    csv: Annotated[Path | None, typer.Option(help="Write one row per photo to this CSV file.")] = None,
+    out: options.Answers = None,
     report: Annotated[Path | None, typer.Option("--report", help="Also write a page with the results (.html).")] = None,
     replace: options.Replace = False,
     tta: options.TtaName = None,
@@ -37,37 +38,37 @@ def score(
     device: options.Device = "auto",
     as_json: options.AsJson = False,
 ) -> None:
-    """Measure accuracy, confusion and calibration on labelled photos.
+    """Score your photos: accuracy, confusion and calibration on photos whose classes you know.
 
     Photos in a folder whose name is not one of the classes should be rejected as unknown. Examples among the photos,
-    and near copies of examples, are skipped.
+    and near copies of examples, are skipped. To evaluate a model on a benchmark, use `frn eval`.
     """
     console.check_report(report, replace=replace)
-    if replace and csv is None and report is None:
-        raise FrnError("--replace only applies to --csv and --report. Add one of them, or remove --replace.")
-    if csv is not None:
-        require_writable(csv, replace=replace)
+    if replace and not (out or report):
+        raise FrnError("--replace only applies to --out and --report. Add one of them, or remove --replace.")
     from frn.estimator.loading import class_files
+    from frn.inference.results import check_results, named_beside, write_answers
+
+    if out:
+        check_results(out, replace=replace)
 
     photos = class_files(labelled)  # before loading the model, to report a wrong path at once
 
     from frn.evaluation.labelled import score_labelled
-    from frn.report.csv_rows import csv_text
-    from frn.system.files import write_atomically
 
     classifier = open_classes(classes, model, device, tta, threshold=threshold, false_rejections=false_rejections)
     with console.progress_bar("photos") as progress:
         found = score_labelled(classifier, photos.members, transductive=transductive, progress=progress)
-    console.report_skipped([*found.broken, *photos.skipped])
+    console.report_skipped([*(error for _, error in found.broken), *photos.skipped])
     console.report_skipped(found.notes, all_of_them="")
     if transductive:
         console.note("transductive: each answer depends on all photos of the call")
     if found.examples:
         console.note(f"warning: {len(found.examples)} photos are examples of the classes and were skipped")
     console.report_skipped(found.near_copies, all_of_them="--json and --report list them all")
-    if csv is not None:
-        rows = [{**row, "image": _beside(csv, str(row["image"]))} for row in found.rows]
-        write_atomically(csv, csv_text(list(rows[0]), rows))
+    if out:
+        records = (named_beside(out, record) for record in found.records)
+        write_answers(out, records, found.classes, "truth")
     if report is not None:
         from frn.report.page import write_page
         from frn.report.score_page import score_page
@@ -75,7 +76,7 @@ def score(
         facts = {"threshold": f"{classifier.threshold:.4f}", "photos": str(len(found.known))}
         write_page(report, score_page(found, f"{classes} on {labelled}", console.command_line(), facts))
     if as_json:
-        console.print_json(_summary(found, classifier, classes, labelled))
+        console.print_json(_record(found, classifier, classes, labelled))
     else:
         _show(found, classifier)
     if found.broken:
@@ -83,17 +84,10 @@ def score(
         raise FrnError(f"{len(found.broken)} of {of} images could not be read")
 
 
-def _beside(csv: Path, image: str) -> str:
-    """Return the name of an image as a CSV is read: relative names are relative to its folder."""
-    from frn.inference.project import write_path
-
-    return image if Path(image).is_absolute() else write_path(Path(image), csv.parent).get("path", image)
-
-
-def _summary(found: "LabelledScore", classifier: "Classifier", classes: Path, labelled: Path) -> dict[str, Any]:
+def _record(found: "LabelledScore", classifier: "Classifier", classes: Path, labelled: Path) -> Score:
     """Return all numbers; fractions without photos are null."""
     bins = found.reliability
-    summary = {
+    numbers = {
         "classes": str(classes),
         "labelled": str(labelled),
         "photos": len(found.known),
@@ -115,25 +109,14 @@ def _summary(found: "LabelledScore", classifier: "Classifier", classes: Path, la
         "true_positive_rate": found.true_positive_rate,
         "auroc": found.auroc,
         "expected": expectation(classifier),
-        "errors": [
-            {
-                "image": str(answer.path),
-                "truth": answer.truth,
-                "label": answer.label,
-                "probability": answer.probability,
-                "unknown": answer.prediction.unknown,
-            }
-            for answer in found.errors
-        ],
+        "wrong": [msgspec.to_builtins(answer.record) for answer in found.errors],
         "examples_skipped": len(found.examples),
-        "near_copies": [
-            {"image": str(each.path), "example": str(each.example), "label": each.class_name}
-            for each in found.near_copies
-        ],
+        "near_copies": {str(each.path): str(each.example) for each in found.near_copies},
         "transductive": found.known[0].prediction.transductive,
-        "broken": [str(error) for error in found.broken],
+        "broken": [{"image": str(path), "error": str(error)} for path, error in found.broken],
+        "head": asdict(classifier.head),
     }
-    return console.rounded(summary) | {"head": asdict(classifier.head)}
+    return msgspec.convert(rounded(numbers), Score)
 
 
 def _show(found: "LabelledScore", classifier: "Classifier") -> None:
@@ -158,7 +141,7 @@ def _show(found: "LabelledScore", classifier: "Classifier") -> None:
         text = f"{answer.path}: is {answer.truth}, was labelled {answer.called}"
         screen.print(console.printable(text), soft_wrap=True)
     if len(found.errors) > MAX_ERRORS:
-        screen.print(f"... and {len(found.errors) - MAX_ERRORS} more wrong answers (--csv lists all)")
+        screen.print(f"... and {len(found.errors) - MAX_ERRORS} more wrong answers (--json lists all)")
     said = sum(answer.probability for answer in found.known) / len(found.known)
     screen.print(
         f"calibration: mean probability {said:.1%}, accuracy {found.accuracy:.1%}; "

@@ -113,11 +113,11 @@ def test_csv_output_of_score_and_classify_can_be_scored(
     labelled = tmp_path / "labelled" / "eyed footman"
     labelled.mkdir(parents=True)
     shutil.copy(PHOTO, labelled)
-    assert frn("score", folder, tmp_path / "labelled", "--csv", tmp_path / "scored.csv").exit_code == 0
+    assert frn("score", folder, tmp_path / "labelled", "--out", tmp_path / "scored.csv").exit_code == 0
     assert json.loads(frn("score", folder, tmp_path / "scored.csv", "--json").stdout)["accuracy"] == 1
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sub").mkdir()
-    assert frn("score", folder, "labelled", "--csv", Path("sub", "scored.csv")).exit_code == 0
+    assert frn("score", folder, "labelled", "--out", Path("sub", "scored.csv")).exit_code == 0
     assert json.loads(frn("score", folder, Path("sub", "scored.csv"), "--json").stdout)["accuracy"] == 1
 
 
@@ -183,10 +183,11 @@ def test_zip_names_without_the_utf8_flag_are_read_as_utf8(folder: Path) -> None:
 def test_score_and_classify_write_the_same_columns(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "labelled" / "eyed footman").mkdir(parents=True)
     photo = Path(shutil.copy(PHOTO, tmp_path / "labelled" / "eyed footman"))
-    frn("score", folder, tmp_path / "labelled", "--csv", tmp_path / "score.csv")
-    (scored,) = csv.DictReader((tmp_path / "score.csv").read_text(encoding="utf-8").splitlines())
-    (classified,) = csv.DictReader(frn("classify", folder, photo, "--csv").stdout.splitlines())
-    shared = scored.keys() & classified.keys()
-    assert shared >= {"image", "label", "probability", "explained", "unknown", "probability of eyed footman"}
-    assert {name: scored[name] for name in shared} == {name: classified[name] for name in shared}
-    assert scored.keys() - shared == {"truth", "right"}
+    scores, answers = tmp_path / "score.csv", tmp_path / "classify.csv"
+    frn("score", folder, tmp_path / "labelled", "--out", scores)
+    frn("classify", folder, photo, "--out", answers)
+    rows = [next(csv.DictReader(path.read_text(encoding="utf-8").splitlines())) for path in (scores, answers)]
+    shared = rows[0].keys() & rows[1].keys()
+    assert shared >= {"image", "label", "probability", "explained", "unknown", "error", "probability of eyed footman"}
+    assert {name: rows[0][name] for name in shared} == {name: rows[1][name] for name in shared}
+    assert rows[0].keys() - shared == {"truth"}

@@ -1,5 +1,6 @@
 """`frn classify --out` writes exactly one line per photo, even after interruptions."""
 
+import csv
 import json
 import os
 import sys
@@ -9,6 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
+from frn.inference.feature_cache import content_key
 from frn.models.zoo import assets_folder
 from tests import processes
 from tests.frn.conftest import is_described
@@ -28,7 +30,7 @@ def test_a_stopped_run_continues_after_its_last_line(tmp_path: Path) -> None:
     asked = (classes, *photos, broken, photos[0])
     result = classify(*asked, "--out", out, "--top", 2)
     assert result.exit_code == 1
-    assert f"1 images could not be read; their lines in {out} give the reasons" in result.stderr
+    assert f"1 of {len(photos) + 1} images could not be read; their lines in {out} give the reasons" in result.stderr
     whole = out.read_bytes()
     found = [json.loads(line) for line in whole.splitlines()]
     assert [line["image"] for line in found] == [*map(str, photos), str(broken)]
@@ -39,22 +41,52 @@ def test_a_stopped_run_continues_after_its_last_line(tmp_path: Path) -> None:
     assert "--resume" in classify(*asked, "--out", out).stderr
     assert classify(*asked, "--out", out, "--top", 2, "--resume").exit_code == 1
     assert out.read_bytes() == whole
-    # nothing is left to do, but one photo is still broken
-    again = classify(*asked, "--out", out, "--top", 2, "--resume")
-    assert again.exit_code == 1
-    assert "1 images could not be read" in again.stderr
     assert classify(classes, photos[0], "--out", out, "--resume").exit_code == 0
     other = classify(*asked, "--out", out, "--resume", "--threshold", 0.5)
     assert "line 1 was written with different classes, another model or another threshold" in other.stderr
 
 
+def test_resuming_repeats_failed_and_changed_photos(tmp_path: Path) -> None:
+    out, photos = tmp_path / "r.jsonl", sorted((SAMPLES / "queries").iterdir())[:3]
+    names = [tmp_path / f"{number}.jpg" for number in range(3)]
+    for name, photo in zip(names[:2], photos[:2], strict=True):
+        name.write_bytes(photo.read_bytes())
+    words = (SAMPLES / "moths", *names, "--out", out)
+    assert classify(*words).exit_code == 1
+    same = out.read_bytes().splitlines()[1]
+    names[0].write_bytes(photos[2].read_bytes())
+    names[2].write_bytes(photos[0].read_bytes())
+    result = classify(*words, "--resume")
+    assert "3 photos, 2 of them classified now: 1 changed, 1 could not be read before" in result.stdout
+    lines = [json.loads(line) for line in out.read_bytes().splitlines()]
+    assert (result.exit_code, out.read_bytes().splitlines()[0]) == (0, same)
+    assert [line["image"] for line in lines] == [str(names[number]) for number in (1, 0, 2)]
+    assert [line["key"] for line in lines] == [content_key(Path(line["image"]).read_bytes()) for line in lines]
+
+
 def test_conflicting_options_are_refused(tmp_path: Path) -> None:
     words = (SAMPLES / "moths", SAMPLES / "queries")
-    assert "--out only writes JSON lines" in classify(*words, "--out", tmp_path / "x", "--json").stderr
-    for name, instead in (("x.csv", "--csv > x.csv"), ("x.html", "--report FILE.html")):
-        assert f"Name the file x.jsonl, or use {instead}" in classify(*words, "--out", name).stderr
-    assert "--transductive needs all photos at once" in classify(*words, "--transductive", "--out", "x").stderr
-    assert "--resume continues an --out file" in classify(*words, "--resume").stderr
+    assert "Use one of them" in classify(*words, "--out", tmp_path / "x.jsonl", "--json").stderr
+    assert "the name must end in .jsonl (JSON lines) or .csv" in classify(*words, "--out", "x.html").stderr
+    assert "--transductive needs all photos at once" in classify(*words, "--transductive", "--report", "x.html").stderr
+    for more in ((), ("--out", "x.csv")):
+        assert "--resume continues a file of JSON lines" in classify(*words, "--resume", *more).stderr
+
+
+def test_json_csv_and_out_have_the_same_numbers(tmp_path: Path) -> None:
+    words = (SAMPLES / "moths", SAMPLES / "queries")
+    printed = [json.loads(line) for line in classify(*words, "--json").stdout.splitlines()]
+    for name in ("x.jsonl", "x.csv"):
+        assert classify(*words, "--out", tmp_path / name).exit_code == 0
+    written = [json.loads(line) for line in (tmp_path / "x.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [{name: line[name] for name in line if name not in ("key", "run")} for line in written] == printed
+    rows = csv.DictReader((tmp_path / "x.csv").read_text(encoding="utf-8").splitlines())
+    for row, line in zip(rows, printed, strict=True):
+        names = ("image", "label", "probability", "explained", "threshold", "unknown")
+        assert [row[name] for name in names] == [str(line[name]) for name in names]
+        assert {name: row[f"probability of {name}"] for name in line["errors"]} == {
+            name: str(share) for name, share in line["probabilities"].items()
+        }
 
 
 def test_transductive_answers_state_that_they_depend_on_the_other_photos() -> None:

@@ -48,11 +48,9 @@ def test_every_parameter_is_read_by_its_command(name: str) -> None:
     ("words", "reason"),
     [
         ("train demo --data nowhere", "--data has no effect"),
-        ("classify CLASSES PHOTO --top 2 --json", "--top limits the table"),
-        ("classify CLASSES PHOTO --top 2 --csv", "--top limits the table"),
         ("classify CLASSES PHOTO --resume", "--resume"),
         ("classify CLASSES PHOTO --replace", "--replace only applies to --out and --report"),
-        ("score CLASSES CLASSES --replace", "--replace only applies to --csv and --report"),
+        ("score CLASSES CLASSES --replace", "--replace only applies to --out and --report"),
         ("classify MOTHS PHOTO --threshold 0.3 --false-rejections 0.1", "--threshold sets the threshold"),
         ("data prepare cub-raw --source . --out x --seed 3", "--seed are for your own folder"),
         ("export --out x --runtime y", "--runtime only applies to --web"),
@@ -98,7 +96,6 @@ def test_a_threshold_is_a_fraction_or_a_percentage(given: str) -> None:
         ("export PHOTOS", "Did you mean: frn export --out exported --classes PHOTOS"),
         ("classify PHOTOS https://a.example/b.jpg", "frn only reads local files"),
         ("classify https://a.example/b.zip x.jpg", "frn only reads local files"),
-        ("classify PHOTOS x.jpg --csv out.csv", "--csv > out.csv"),
     ],
 )
 def test_misplaced_arguments_suggest_the_right_option(words: str, told: str, tmp_path: Path) -> None:

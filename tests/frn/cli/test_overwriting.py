@@ -23,7 +23,7 @@ FILES: dict[tuple[str, str], tuple[str, list[object]]] = {
     ("classify", "--report"): ("x.html", [MOTHS, PHOTO]),
     ("enroll", "--out"): ("x.frn.json", [MOTHS]),
     ("explain", "--out"): ("x.png", [MOTHS, PHOTO]),
-    ("score", "--csv"): ("x.csv", [MOTHS, MOTHS]),
+    ("score", "--out"): ("x.csv", [MOTHS, MOTHS]),
     ("score", "--report"): ("x.html", [MOTHS, MOTHS]),
 }
 """Options that name an output file: the file names, and the other arguments that the command needs."""
@@ -128,7 +128,7 @@ def test_image_drawn_by_frn_is_replaced_but_a_photo_is_not(tmp_path: Path) -> No
 def test_table_is_replaced_only_on_request_but_an_empty_file_always(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.touch()
-    words = ("score", MOTHS, tmp_path / "labelled", "--csv", path)
+    words = ("score", MOTHS, tmp_path / "labelled", "--out", path)
     (tmp_path / "labelled" / "eyed footman").mkdir(parents=True)
     (tmp_path / "labelled" / "eyed footman" / "1.jpg").write_bytes(PHOTO.read_bytes())
     assert frn(*words).exit_code == 0

@@ -213,10 +213,11 @@ def test_explain_draws_the_error_map_and_prints_its_values(
     assert result.exit_code == 0, result.stderr
     answer = json.loads(result.stdout)
     (line,) = answers(frn("classify", birds, query, "--model", extractor, "--json"))
-    assert answer["label"] == line["label"] == next(iter(answer["classes"]))
-    for name, numbers in answer["classes"].items():
-        assert np.shape(numbers["error_map"]) == (4, 4)
-        assert np.mean(numbers["error_map"]) == pytest.approx(line["errors"][name], rel=1e-4)  # type: ignore[index]
+    assert answer["label"] == line["label"] == next(iter(answer["errors"]))
+    assert (len(answer["errors"]), answer["explained_by"][answer["label"]]) == (2, line["explained"])
+    for name, error_map in answer["error_maps"].items():
+        assert np.shape(error_map) == (4, 4)
+        assert np.mean(error_map) == pytest.approx(answer["errors"][name], rel=1e-4)
     with Image.open(tmp_path / "map ü.png") as picture:
         assert picture.size[0] > 3 * 252
     assert "must end in .png" in frn("explain", birds, query, "--out", tmp_path / "map.txt").stderr

@@ -19,9 +19,9 @@ from frn.estimator.loading import load_classifier
 from frn.evaluation.labelled import Answer, LabelledScore, score_labelled, wilson
 from frn.inference.classifier import Prediction
 from frn.inference.extractor import Embedded
+from frn.inference.records import lines
 from frn.inference.session import Support, build_state
 from frn.models.zoo import assets_folder
-from frn.report.csv_rows import csv_text
 from frn.report.score_page import score_page
 from tests import processes
 from tests.commands import frn
@@ -73,7 +73,7 @@ def test_wilson_interval_contains_the_values_that_the_score_test_accepts(right: 
 
 
 def test_output_files_list_every_photo_and_escape_markup() -> None:
-    rows = list(csv.DictReader(csv_text(list(COUNTED.rows[0]), COUNTED.rows).splitlines()))
+    rows = list(csv.DictReader("".join(lines(".csv", COUNTED.records, COUNTED.classes, "truth")).splitlines()))
     assert [row["label"] for row in rows] == ["a", "a", "b", "a", "a", "a"]
     assert float(rows[2]["probability of b"]) == 0.8
     page = "".join(score_page(COUNTED, "a & b", "frn score", {}))
@@ -101,7 +101,7 @@ def labelled(tmp_path: Path) -> Path:
 
 
 def test_score_command_reports_everything(labelled: Path, tmp_path: Path) -> None:
-    files = ["--csv", tmp_path / "s.csv", "--report", tmp_path / "s.html"]
+    files = ["--out", tmp_path / "s.csv", "--report", tmp_path / "s.html"]
     told = frn("score", SAMPLES / "moths", labelled, "--json", *files)
     assert told.exit_code == 1  # one file is unreadable
     found = json.loads(told.stdout)
@@ -112,9 +112,9 @@ def test_score_command_reports_everything(labelled: Path, tmp_path: Path) -> Non
     assert found["interval"][0] < found["accuracy"] <= found["interval"][1]
     assert np.sum(found["confusion"]) == 18
     assert found["true_positive_rate"] == 1.0
-    assert len((tmp_path / "s.csv").read_text(encoding="utf-8").splitlines()) == 1 + 19
+    assert len((tmp_path / "s.csv").read_text(encoding="utf-8").splitlines()) == 1 + 20  # with the unreadable photo
     page = (tmp_path / "s.html").read_text(encoding="utf-8")
-    assert page.count("data:image/jpeg") == len(found["errors"])
+    assert page.count("data:image/jpeg") == len(found["wrong"])
 
     (labelled / "eyed footman" / "broken.jpg").unlink()
     shown = frn("score", SAMPLES / "moths", labelled)
@@ -169,18 +169,10 @@ def test_answers_are_described_with_their_probability_or_as_unknown() -> None:
 
 
 def test_rows_have_six_decimals_and_every_probability() -> None:
-    row = LabelledScore(("a", "b"), (answer("b", 2 / 3, known=1 / 3),), (), (), ()).rows[0]
-    assert row == {
-        "image": "x.jpg",
-        "truth": "b",
-        "label": "a",
-        "right": False,
-        "probability": 0.666667,
-        "explained": 0.333333,
-        "unknown": True,
-        "probability of a": 0.666667,
-        "probability of b": 0.333333,
-    }
+    scored = LabelledScore(("a", "b"), (answer("b", 2 / 3, known=1 / 3),), (), (), ())
+    head, row = "".join(lines(".csv", scored.records, scored.classes, "truth")).splitlines()
+    assert head == "image,truth,label,probability,explained,threshold,unknown,error,probability of a,probability of b"
+    assert row == "x.jpg,b,a,0.666667,0.333333,0.5,True,,0.666667,0.333333"
 
 
 @pytest.mark.parametrize(
@@ -237,7 +229,7 @@ def test_every_photo_is_answered_or_listed_with_the_reason() -> None:
     ]  # fmt: skip
     assert [(str(each.path), each.truth, each.label) for each in found.unknown] == [("b2", "c", "b")]
     assert (found.classes, found.examples) == (("a", "b"), [Path("example2")])
-    assert [str(each) for each in found.broken] == ["broken4"]
+    assert [str(error) for _, error in found.broken] == ["broken4"]
     assert [str(each) for each in found.near_copies] == ["near3: skipped as a near copy of example.jpg (class 'a')"]
     assert seen == [(done, 8) for done in range(1, 9)]
     assert classifier.batches == [(3, False), (2, False)]

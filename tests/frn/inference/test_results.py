@@ -7,19 +7,27 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
 
+import msgspec
 import pytest
 
 from frn.errors import FrnError
 from frn.inference import results
+from frn.inference.records import Answer, Prediction, Unreadable, answer_of
 from frn.inference.results import ResultsFile, run_digest
 from frn.inference.session import Support, build_state
+from frn.ridge.parameters import HeadParameters
+
+
+def add(file: ResultsFile, name: str) -> None:
+    prediction = Prediction({"x": 1.0}, {"x": 0.5}, {"x": 0.5}, 0.1, 0.5)
+    file.add(answer_of(name, prediction), f"key of {name}")
 
 
 def write(path: Path, names: str, *, resume: bool = False, run: str = "a") -> None:
     with ResultsFile(path, run, resume=resume) as file:
         for name in names:
             if name not in file.done:
-                file.add({"image": name, "label": "x"})
+                add(file, name)
 
 
 def images(path: Path) -> str:
@@ -69,7 +77,7 @@ def test_line_is_written_as_soon_as_it_is_added(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     with ResultsFile(path, "a", resume=False) as results:
         for number in range(3):
-            results.add({"image": str(number)})
+            add(results, str(number))
             assert path.read_bytes().count(b"\n") == number + 1
 
 
@@ -77,7 +85,7 @@ def test_results_file_is_replaced_on_request_but_a_photo_never(tmp_path: Path) -
     path = tmp_path / "r.jsonl"
     path.write_text("of others")
     with ResultsFile(path, "a", replace=True) as results:
-        results.add({"image": "x"})
+        add(results, "x")
     assert path.read_text().startswith('{"image": "x"')
     path.write_bytes(b"\xff\xd8\xff\xe0 photo")
     for resume in (True, False):
@@ -86,14 +94,17 @@ def test_results_file_is_replaced_on_request_but_a_photo_never(tmp_path: Path) -
     assert path.read_bytes() == b"\xff\xd8\xff\xe0 photo"
 
 
-def test_failed_photos_are_listed_among_those_that_are_done(tmp_path: Path) -> None:
+def test_lines_carry_the_content_key_and_can_be_removed(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     with ResultsFile(path, "a") as file:
-        file.add({"image": "good", "label": "x"})
-        file.add({"image": "bad", "error": "unreadable"})
-        assert (file.done, file.failed) == (set(), set())  # those of an earlier run
+        add(file, "good")
+        file.add(Unreadable(image="b\udcff", error="unreadable"), None)
     with ResultsFile(path, "a", resume=True) as file:
-        assert (file.done, file.failed) == ({"good", "bad"}, {"bad"})
+        assert file.done == {"good": "key of good", "b\udcff": ""}
+        file.forget({"b\udcff"})
+        assert file.done == {"good": "key of good"}
+        add(file, "new")
+    assert [json.loads(line)["image"] for line in path.read_text().splitlines()] == ["good", "new"]
 
 
 def test_wrong_lines_are_reported_by_number_and_the_file_stays_unchanged(tmp_path: Path) -> None:
@@ -137,20 +148,39 @@ def test_a_failed_write_says_how_to_continue(tmp_path: Path, monkeypatch: pytest
         file._file.close()
         monkeypatch.setattr(file, "_file", full)
         with pytest.raises(FrnError) as caught:
-            file.add({"image": "a"})
+            add(file, "a")
     told = "cannot be written (No space left on device). Fix that and continue with --resume."
     assert str(caught.value) == f"{path}: {told}"
     write(path, "a")  # the lock was released
 
 
-def test_digest_depends_on_model_classes_order_and_threshold() -> None:
-    def digest(model: str = "m", classes: tuple[str, ...] = ("ab", "c"), threshold: float = 0.5) -> str:
+def test_digest_depends_on_model_classes_order_head_and_threshold() -> None:
+    def digest(
+        model: str = "m", classes: tuple[str, ...] = ("ab", "c"), threshold: float = 0.5, alpha: float = 0.0
+    ) -> str:
         photos = [(name, [Support(Path(key), key, 1, 1) for key in name]) for name in classes]
         classifier: Any = SimpleNamespace(
-            extractor=SimpleNamespace(sha256=model), state=build_state(photos)[0], threshold=threshold
+            extractor=SimpleNamespace(sha256=model),
+            state=build_state(photos)[0],
+            threshold=threshold,
+            head=HeadParameters(alpha, 0.0, 1.0),
         )
         return run_digest(classifier)
 
-    assert digest() == "193cc05d8a83"
-    others = [digest("n"), digest(classes=("c", "ab")), digest(classes=("ab",)), digest(threshold=0.25)]
-    assert len({digest(), *others}) == 5
+    others = [
+        digest("n"),
+        digest(alpha=1.0),
+        digest(classes=("c", "ab")),
+        digest(classes=("ab",)),
+        digest(threshold=0.25),
+    ]
+    assert len({digest(), *others}) == 6
+
+
+def test_table_in_the_docs_describes_every_field() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "files.md").read_text(encoding="utf-8")
+    for kind in (Answer, Unreadable):
+        fields = msgspec.json.schema(kind)["$defs"][kind.__name__]["properties"]
+        rows = [f"| `{name}` | {field['description']} |" for name, field in fields.items() if "description" in field]
+        assert len(rows) > 1
+        assert [row for row in rows if row not in page] == []

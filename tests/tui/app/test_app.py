@@ -16,6 +16,7 @@ from frn_tui.dialogs.picker import Picker
 from frn_tui.panes.review import Review
 
 from frn.models.zoo import DEFAULT_MODEL, assets_folder
+from tests.commands import frn
 
 if TYPE_CHECKING:
     from tests.tui.conftest import Driver
@@ -185,17 +186,18 @@ async def test_results_threshold_filter_help_and_confusion_can_be_opened(
     await driver.type(str(tmp_path / "results.csv"))
     rows = (tmp_path / "results.csv").read_text().splitlines()
     assert len(rows) == 19
-    assert rows[0].startswith("image,verdict,label,probability")
+    assert rows[0].startswith("image,label,final,probability")
     await driver.keys("e", "down", "enter")
     await driver.type(str(tmp_path / "results.jsonl"))
-    first = json.loads((tmp_path / "results.jsonl").read_text().splitlines()[0])
-    classify = ["image", "label", "probability", "probabilities", "errors", "explained", "threshold", "unknown"]
-    assert [*first] == [
-        *classify,
-        "model",
-        "said_by_you",
-        "nearest",
-    ]  # the fields in `frn classify --json`, and more
+    written = (tmp_path / "results.jsonl").read_text().splitlines()
+    first = json.loads(written[0])
+    assert first["final"] == ("unknown" if first["unknown"] else first["label"])
+    answers = {answer["image"]: answer for answer in map(json.loads, written)}
+    printed = frn("classify", moths_folder, SAMPLES / "queries", "--json").stdout.splitlines()
+    for line in map(json.loads, printed):
+        assert answers[line["image"]].pop("final")
+        line["threshold"] = pytest.approx(line["threshold"], abs=2e-6)  # from errors in float32
+        assert [*answers[line["image"]].items()] == [*line.items()]
     await driver.keys("escape")
     (answer,) = (answer for answer in controller.query.answers if answer["path"] == first["image"])
     assert first["threshold"] == answer["threshold"] != controller.threshold

@@ -10,7 +10,7 @@ import pytest
 from frn_tui.client.protocol import Answer
 from frn_tui.dialogs.dialogs import AskText, Choose
 from frn_tui.dialogs.picker import Picker
-from frn_tui.document.review_state import KINDS, Arrangement, Reviewed, as_csv, reviewed, summary
+from frn_tui.document.review_state import KINDS, Arrangement, Reviewed, export_text, reviewed, summary
 from frn_tui.panes.review import Review
 from frn_tui.widgets.bars import LABEL, Histogram, columns
 
@@ -269,8 +269,8 @@ def test_unknown_photos_are_not_sorted_into_a_class_named_unknown(name: str, tol
     query: Any = SimpleNamespace(answers=answers, seen=set())
     items = reviewed(query, state)
     assert [item.said for item in items] == [told, name]
-    rows = list(csv.DictReader(as_csv(items, state, "").splitlines()))
-    assert [row["verdict"] for row in rows] == [told, name]
+    rows = list(csv.DictReader(export_text(".csv", items, state).splitlines()))
+    assert [(row["label"], row["final"]) for row in rows] == [(name, told), (name, name)]
 
 
 async def test_undo_moves_photos_back_before_labels(driver: Driver, fake_engine: FakeEngine) -> None:
@@ -331,8 +331,9 @@ async def test_results_replace_a_file_not_written_by_frn_only_on_request(
     assert fake_engine.written["/out.csv"] == "something else"
     await driver.keys("enter")
     rows = [row.split(",") for row in fake_engine.written["/out.csv"].splitlines()]
-    assert rows[0][-3:] == ["said_by_you", "rival", "nearest"]
-    assert rows[2][-3:] == ["wren", "owl 0.10", "jay-0.jpg"]
+    row = dict(zip(rows[0], rows[2], strict=True))
+    assert (row["label"], row["final"], row["example_of"], row["error"]) == ("jay", "wren", "wren", "")
+    assert rows[1][rows[0].index("error")] == "/queries/bad-2.jpg: is damaged"
     assert [row[0] for row in rows[1:]] == [f"/queries/{name}" for name in FILES]
 
 

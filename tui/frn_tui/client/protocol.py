@@ -174,6 +174,9 @@ class Answer(TypedDict):
     threshold: NotRequired[float]
     """Fraction that a class must explain of this photo."""
     unknown: NotRequired[bool]
+    transductive: NotRequired[bool]
+    near_copy: NotRequired[str]
+    """Key of the example that is nearly the same photo; empty if there is none."""
     reason: NotRequired[str]
     """Reason why the photo has no answer."""
 

@@ -1,11 +1,12 @@
-"""Review of answers: selection, order, and state of each; answers as text for other programs."""
+"""Review of answers: selection, order, and state of each; their records for other programs."""
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from frn.inference.records import Answer as Record
+from frn.inference.records import Prediction, Unreadable, answer_of, lines
 from frn.inference.session import State, Support
-from frn.report.csv_rows import csv_text
 from frn_tui.client.protocol import Answer, ClassScore
 from frn_tui.document.queries import Query, best_score
 from frn_tui.terminal.paths import natural_order
@@ -193,49 +194,31 @@ class Arrangement:
         return " · ".join([self.order, *(f"only {word}" for word in only)])
 
 
-def as_csv(items: Sequence[Reviewed], state: State, model: str) -> str:
-    """Return the answers as CSV, one row per photo."""
-    names = {entry.id: entry.name for entry in state.classes}
-    columns = ["image", "verdict", "label", "probability", "explained", "error", "reason", "model"]
-    columns += ["said_by_you", "rival", "nearest"]
-    rows: list[dict[str, object]] = []
+def records(items: Sequence[Reviewed], state: State) -> Iterator[Record | Unreadable]:
+    """Yield the records of `frn classify`, with the final label of each photo."""
+    holders = state.holders()
     for item in items:
         answer = item.answer
-        path = answer["path"].encode(errors="surrogateescape").decode(errors="backslashreplace")
-        told: list[object] = ["", "", "", ""]
-        if best := best_score(answer):
-            numbers = best["probability"], best["explained"], best["error"]
-            told = [names.get(best["id"], "?"), *(round(number, 6) for number in numbers)]
-        more = [item.label or "", rival(answer, names), item.nearest.path.name if item.nearest else ""]
-        rows.append(
-            dict(zip(columns, [path, item.verdict, *told, answer.get("reason", ""), model, *more], strict=True))
-        )
-    return csv_text(columns, rows)
-
-
-def as_json(items: Sequence[Reviewed], state: State, model: str, threshold: float) -> str:
-    """Return the answers as JSON lines: the fields of `frn classify --json`, the model, and the user's label."""
-    names = {entry.id: entry.name for entry in state.classes}
-    lines: list[dict[str, object]] = []
-    for item in items:
-        answer = item.answer
-        if "scores" not in answer:
-            lines.append({"image": answer["path"], "error": answer.get("reason", "")})
+        if not item.is_readable:
+            yield Unreadable(image=item.path, error=answer.get("reason", ""))
             continue
-        best = answer["scores"][0]
-        lines.append(
-            {
-                "image": answer["path"],
-                "label": names.get(best["id"], "?"),
-                "probability": best["probability"],
-                "probabilities": {names.get(s["id"], "?"): s["probability"] for s in answer["scores"]},
-                "errors": {names.get(s["id"], "?"): s["error"] for s in answer["scores"]},
-                "explained": best["explained"],
-                "threshold": answer.get("threshold", threshold),
-                "unknown": answer.get("unknown", False),
-                "model": model,
-                "said_by_you": item.label,
-                "nearest": item.nearest.path.name if item.nearest else "",
-            }
+        scores = {score["id"]: score for score in answer["scores"]}
+        by_name = {entry.name: scores[entry.id] for entry in state.classes if entry.id in scores}
+        _, near = holders.get(answer.get("near_copy", ""), (None, None))
+        prediction = Prediction(
+            {name: score["probability"] for name, score in by_name.items()},
+            {name: score["error"] for name, score in by_name.items()},
+            {name: score["explained"] for name, score in by_name.items()},
+            threshold=answer.get("threshold", 0.0),
+            familiarity=math.nan,
+            example_of=None if item.label_id is None else item.label,
+            near_copy_of=near,
+            transductive=answer.get("transductive", False),
         )
-    return "".join(json.dumps(line) + "\n" for line in lines)
+        yield answer_of(item.path, prediction, final=item.said)
+
+
+def export_text(suffix: str, items: Sequence[Reviewed], state: State) -> str:
+    """Return the content of a file of answers, .csv or .jsonl."""
+    classes = [entry.name for entry in state.classes if entry.supports]
+    return "".join(lines(suffix, records(items, state), classes, "final", "example_of", "near_copy_of"))

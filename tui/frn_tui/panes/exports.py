@@ -8,7 +8,7 @@ from typing import NamedTuple, cast
 from frn_tui.client.file_requests import Exported, WriteText
 from frn_tui.dialogs.dialogs import AskText, Choose
 from frn_tui.document.photo_files import bundle, sort
-from frn_tui.document.review_state import Reviewed, as_csv, as_json
+from frn_tui.document.review_state import Reviewed, export_text
 from frn_tui.panes.context import Context
 from frn_tui.terminal.paths import absolute
 
@@ -87,14 +87,12 @@ class Exports:
         elif what in CLASSES:
             write = partial(self.controller.export, what=cast(Exported, what))
         else:
-            write = partial(self._write_answers, csv=what == "csv")
+            write = partial(self._write_answers, suffix=f".{what}")
         if await self.context.written(path, write):
             self.context.say(f"{path} written   {form.how.format(path=shlex.quote(path))}".rstrip())
 
-    async def _write_answers(self, path: str, csv: bool, *, replace: bool = False) -> None:
-        model, state, items = self.controller.model, self.controller.session.state, self._answers()
-        sha256 = model["sha256"] if model else ""
-        text = as_csv(items, state, sha256) if csv else as_json(items, state, sha256, self.controller.threshold)
+    async def _write_answers(self, path: str, suffix: str, *, replace: bool = False) -> None:
+        text = export_text(suffix, self._answers(), self.controller.session.state)
         await self.controller.engine.call(WriteText(path, text, replace))
 
     async def _sort(self, folder: str, *, move: bool) -> None:

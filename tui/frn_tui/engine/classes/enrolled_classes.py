@@ -134,6 +134,7 @@ class EnrolledClasses:
             left_out = _left_out(groups, records, maps, errors, distances, classifier)
             classifier.use(state, _form(head, state, records, left_out), before.scorer if before and same else None)
         classifier.threshold_override = state.threshold
+        classifier.looks = {key: self.models.looks[key] for key in maps}
         classifier.mark_others(others)
         self._current = classifier
         return {

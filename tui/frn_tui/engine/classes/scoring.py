@@ -55,8 +55,8 @@ def _answers(
     classes: EnrolledClasses, classifier: Classifier, found: Sequence[Found], *, with_maps: bool, jointly: bool
 ) -> Iterator[dict[str, object]]:
     """Score photos together: one product for all is several times faster than one product each."""
-    maps, keys = [each.maps for each in found], [each.key for each in found]
-    for each, told in zip(found, classifier.predict_all(maps, keys, transductive=jointly), strict=True):
+    maps, keys, looks = [each.maps for each in found], [each.key for each in found], [each.look for each in found]
+    for each, told in zip(found, classifier.predict_all(maps, keys, looks, transductive=jointly), strict=True):
         entries = sorted(classifier.state.classes, key=lambda entry: told.errors[entry.name])
         answer = {
             "scores": [
@@ -71,6 +71,8 @@ def _answers(
             "nearest": classes.nearest(entries[0], each.key, each.maps),
             "threshold": told.threshold,
             "unknown": told.unknown,
+            "transductive": told.transductive,
+            "near_copy": told.near_copy_of.key if told.near_copy_of else "",
         }
         if with_maps and classifier.extractor.head is None:
             answer["maps"] = {}

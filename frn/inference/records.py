@@ -1,0 +1,230 @@
+"""Results as records: the one form behind JSON, JSON Schemas, CSV, the app's exports and the tables in the docs.
+
+The fields of a record, in order, are the keys of its JSON and the columns of its CSV. Numbers are rounded to six
+decimals; undefined ones are null. Unset fields are omitted.
+"""
+
+import json
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from heapq import nsmallest
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType, structs
+
+from frn.inference.session import Support
+from frn.system.csv_rows import csv_row
+
+Count = Annotated[int, Meta(ge=0)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Maybe = float | None
+Name = str | UnsetType
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The scores of the enrolled classes for one image."""
+
+    probabilities: dict[str, float]
+    """Probability of each class (Eq. 9); they sum to one."""
+    errors: dict[str, float]
+    """Mean squared reconstruction error of each class (Eq. 4)."""
+    explained: dict[str, float]
+    """Fraction of the image's energy that each class reconstructs from its examples alone: 1 - error / energy."""
+    threshold: float
+    """Explained fraction below which the image is unknown; it depends on how well all classes reconstruct it."""
+    familiarity: float
+    """Statistic that separates known from unknown images (`unknown`)."""
+    example_of: str | None = None
+    """The class that already has the image as an example; the image was then scored by leave-one-out."""
+    near_copy_of: Support | None = None
+    """The example that is nearly the same image, for example re-saved or resized."""
+    transductive: bool = False
+    """Whether the answer depends on the other images classified together with this one."""
+    key: str | None = None
+    """Content key of the image, if it is known."""
+
+    @cached_property
+    def label(self) -> str:
+        """The class that reconstructs the image best."""
+        return min(self.errors, key=self.errors.__getitem__)
+
+    @property
+    def unknown(self) -> bool:
+        """Return whether every class reconstructs too little of the image."""
+        return max(self.explained.values()) < self.threshold
+
+
+class Answer(Struct, kw_only=True, forbid_unknown_fields=True):
+    """The answer for a photo."""
+
+    image: Annotated[str, Meta(description="The photo, named as you gave it.")]
+    truth: Annotated[Name, Meta(description="Its class according to the labelled photos (`frn score`).")] = UNSET
+    label: Annotated[str, Meta(description="The class that reconstructs it best, even if the photo is unknown.")]
+    final: Annotated[Name, Meta(description="Your label, otherwise the answer or `unknown` (the app).")] = UNSET
+    probability: Annotated[Share, Meta(description="Probability of the class `label`.")]
+    probabilities: Annotated[dict[str, Share], Meta(description="Probability of each class.")]
+    errors: Annotated[dict[str, float], Meta(description="Mean squared reconstruction error of each class.")]
+    explained: Annotated[float, Meta(description="Share of the photo that `label` explains: 1 - error / energy.")]
+    threshold: Annotated[Share, Meta(description="Share below which the photo is unknown.")]
+    unknown: Annotated[bool, Meta(description="Whether every class explains less than the threshold.")]
+    example_of: Annotated[Name, Meta(description="The class that has the photo as an example.")] = UNSET
+    near_copy_of: Annotated[Name, Meta(description="The example that is nearly the same photo.")] = UNSET
+    transductive: Annotated[bool | UnsetType, Meta(description="Whether it depends on the other photos.")] = UNSET
+    key: Annotated[Name, Meta(description="Hash of the photo's content (`--out`).")] = UNSET
+    run: Annotated[Name, Meta(description="Hash of the model, classes and threshold (`--out`).")] = UNSET
+
+
+class Unreadable(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A photo that cannot be read."""
+
+    image: Annotated[str, Meta(description="The photo, named as you gave it.")]
+    error: Annotated[str, Meta(description="Why the photo cannot be read.")]
+    run: Name = UNSET
+
+
+class Explanation(Answer, kw_only=True, forbid_unknown_fields=True):
+    """An answer with its error maps."""
+
+    out: str
+    explained_by: dict[str, float]
+    error_maps: dict[str, list[list[float]]]
+
+
+class Expected(Struct, forbid_unknown_fields=True):
+    """Expected results for unknown photos, with the calibrated threshold."""
+
+    false_rejections: float
+    caught: Maybe
+    auroc: Maybe
+
+
+class ClassScore(Struct, forbid_unknown_fields=True):
+    """Results of one class."""
+
+    photos: Count
+    right: Count
+    recall: Maybe
+    precision: Maybe
+
+
+class ReliabilityBin(Struct, forbid_unknown_fields=True):
+    """Photos with similar probabilities: the mean probability and the accuracy."""
+
+    photos: Count
+    said: float
+    right: float
+
+
+class Score(Struct, forbid_unknown_fields=True):
+    """Results on labelled photos; `near_copies` names the example of each skipped photo."""
+
+    classes: str
+    labelled: str
+    photos: Count
+    accuracy: Share
+    interval: tuple[Share, Share]
+    per_class: dict[str, ClassScore]
+    confusion: list[list[Count]]
+    calibration_error: Share
+    reliability: list[ReliabilityBin]
+    false_rejections: Share
+    unknown: Count
+    true_positive_rate: Maybe
+    auroc: Maybe
+    expected: Expected
+    wrong: list[Answer]
+    examples_skipped: Count
+    near_copies: dict[str, str]
+    transductive: bool
+    broken: list[Unreadable]
+    head: dict[str, float]
+
+
+class Groups(Struct, forbid_unknown_fields=True):
+    """Groups of similar photos; `near_copies` names the photo of each copy, `skipped` gives reasons."""
+
+    out: str
+    groups: dict[str, list[str]]
+    near_copies: dict[str, str]
+    skipped: list[str]
+
+
+class EnrolledClass(Struct, forbid_unknown_fields=True):
+    """An enrolled class, and how much of each photo the others explain."""
+
+    images: Count
+    explained: list[float]
+
+
+class Enrolled(Struct, forbid_unknown_fields=True):
+    """A new project."""
+
+    project: str
+    threshold: Share
+    skipped: Count
+    classes: dict[str, EnrolledClass]
+    expected: Expected
+    head: dict[str, float]
+
+
+def answer_of(image: str, prediction: Prediction, top: int | None = None, **more: Name) -> Answer:
+    """Return the record of a prediction, with all classes or the `top` best ones, and with `more` fields."""
+    errors, probabilities, label = prediction.errors, prediction.probabilities, prediction.label
+    listed = nsmallest(top, errors, key=errors.__getitem__) if top else errors
+    near = prediction.near_copy_of
+    return Answer(
+        image=image,
+        label=label,
+        probability=round(probabilities[label], 6),
+        probabilities={name: round(probabilities[name], 6) for name in listed},
+        errors={name: round(errors[name], 6) for name in listed},
+        explained=round(prediction.explained[label], 6),
+        threshold=round(prediction.threshold, 6),
+        unknown=prediction.unknown,
+        example_of=prediction.example_of or UNSET,
+        near_copy_of=str(near.path) if near else UNSET,
+        transductive=prediction.transductive or UNSET,
+        **more,
+    )
+
+
+@cache
+def columns(*optional: str) -> tuple[str, ...]:
+    """Return the CSV columns before those of the classes; of the optional fields, only the named ones have one."""
+    fields = [field for field in structs.fields(Answer) if field.name not in ("probabilities", "errors")]
+    return *(field.name for field in fields if field.required or field.name in optional), "error"
+
+
+def lines(
+    suffix: str, records: Iterable[Answer | Unreadable], classes: Collection[str], *optional: str
+) -> Iterator[str]:
+    """Yield the lines of a file of answers: JSON or, if the suffix is .csv, rows under a head."""
+    if suffix.lower() != ".csv":
+        yield from (f"{to_json(record)}\n" for record in records)
+        return
+    yield csv_row([*columns(*optional), *(f"probability of {name}" for name in classes)])
+    for record in records:
+        cells = msgspec.to_builtins(record)
+        shares = cells.get("probabilities", {})
+        row = [cells.get(name, "") for name in columns(*optional)] + [shares.get(name, "") for name in classes]
+        yield csv_row(row).encode(errors="backslashreplace").decode()  # a file name may not be UTF-8
+
+
+def to_json(value: object, *, ascii_only: bool = True) -> str:
+    """Return a record, or a value that contains records, as one line of JSON."""
+    return json.dumps(value, ensure_ascii=ascii_only, default=msgspec.to_builtins)
+
+
+def rounded(value: Any) -> Any:
+    """Return a result with numbers rounded to six decimals, and null instead of NaN."""
+    if isinstance(value, Mapping):
+        return {name: rounded(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(entry) for entry in value]
+    if isinstance(value, float):
+        return None if math.isnan(value) else round(value, 6)
+    return value

@@ -1,0 +1,20 @@
+"""Comma-separated values in the dialect of the csv module, with CR LF and without live formulas."""
+
+import csv
+import io
+from collections.abc import Iterable
+
+FORMULA = tuple("=+-@\t\r＝＋－＠")
+"""First characters of text that spreadsheets evaluate."""
+
+
+def cell(value: object) -> object:
+    """Return a value as a cell: text that a spreadsheet would evaluate gets a leading apostrophe, numbers do not."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+
+
+def csv_row(values: Iterable[object]) -> str:
+    """Return one row of a file."""
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\r\n").writerow(map(cell, values))
+    return text.getvalue()
