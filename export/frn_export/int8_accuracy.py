@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from frn.data.folders import Broken, ClassFolders, scan
+from frn.data.folders import ClassFolders, scan
 from frn.data.pixel_cache import Progress, load_images
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
@@ -18,6 +18,7 @@ from frn.evaluation.episodes import episode_accuracies
 from frn.heads.head import Head
 from frn.images.transforms import EvaluationTransform, Pixels
 from frn.inference.extractor import BATCH, Extractor
+from frn.projects.folder_tree import Broken
 
 WAY, SHOT, QUERIES = 5, 1, 5
 EPISODES = 1000

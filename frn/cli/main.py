@@ -26,6 +26,7 @@ from frn.cli.use.group import group
 from frn.cli.use.models import app as models_app
 from frn.cli.use.score import score
 from frn.errors import FrnError
+from frn.images.boxes import path_of_url
 from frn.system.hardware import leave_threads_to_networks
 
 OTHER_NAMES = {
@@ -49,22 +50,15 @@ FOR_FOLDERS = {
 
 
 def as_meant(words: list[str]) -> list[str]:
-    """Return the command-line arguments, with file:// addresses replaced by paths.
+    """Return the command-line arguments, with `file:` URLs replaced by paths.
 
-    Raises FrnError if an argument is a web address, or a folder or file that the command accepts only through an
-    option.
+    Raises FrnError if an argument is an address on another machine, or a folder or file that the command accepts only
+    through an option.
     """
-    if any("://" in word for word in words):
-        from urllib.parse import urlsplit
-        from urllib.request import url2pathname
-
-        def local(word: str) -> str:  # a box follows the path, as in a.jpg#xywh=0,0,60,60
-            return url2pathname(urlsplit(word, allow_fragments=False).path) if word.startswith("file://") else word
-
-        words = [local(word) for word in words]
-        photos = [word for before, word in pairwise(["", *words]) if before not in ("--licence", "--about")]
-        if web := [word for word in photos if word.startswith(("http://", "https://"))]:
-            raise FrnError(f"{web[0]}: frn only reads local files. Download it first, then pass the file.")
+    words = [path_of_url(word) for word in words]
+    photos = [word for before, word in pairwise(["", *words]) if before not in ("--licence", "--about")]
+    if web := [word for word in photos if word.startswith(("http://", "https://"))]:
+        raise FrnError(f"{web[0]}: frn only reads local files. Download it first, then pass the file.")
     command, first = [*words, "", ""][:2]
     is_folder = command in FOR_FOLDERS and first and Path(first).is_dir()
     known = {*options.model_names(first), *options.preset_names(first)} if is_folder else ()

@@ -5,10 +5,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from frn.data.folders import Broken, scan
+from frn.data.folders import scan
 from frn.data.pixel_cache import Progress
 from frn.errors import FrnError
 from frn.images.opening import open_image
+from frn.projects.folder_tree import Broken
 from frn.system.hardware import cores
 
 

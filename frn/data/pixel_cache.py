@@ -22,11 +22,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from frn.data.folders import Broken, ClassFolders
+from frn.data.folders import ClassFolders
 from frn.errors import FrnError
 from frn.images.kinds import is_heif_readable
 from frn.images.opening import open_image
 from frn.images.transforms import EvaluationTransform, Pixels, limit_shorter_side
+from frn.projects.folder_tree import Broken
 from frn.system import caches
 from frn.system.file_sets import new_folder
 from frn.system.files import beside, read_json

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from frn.errors import FrnError
+from frn.errors import FrnError, FrnWarning
 from frn.estimator.fitted import Answer, Fitted, embed_all
 from frn.estimator.labels import Labels, as_known, as_labels, check_kind
 from frn.estimator.loading import classifier_file, load_classifier, load_extractor
@@ -26,6 +26,7 @@ from frn.inference.onnx_runtime import Device, OwnModel
 from frn.inference.project import Document, ModelReference, Project, load_project, save_project
 from frn.inference.session import Duplicate, State, Support, build_state, check_threshold
 from frn.models.zoo import DEFAULT_MODEL, resolve
+from frn.projects.class_files import class_files
 from frn.system.files import write_atomically
 
 
@@ -77,35 +78,44 @@ class FewShotClassifier:
 
     def fit(
         self,
-        X: Mapping[Any, Sequence[Photo]] | Sequence[Photo],  # noqa: N803  (scikit-learn's name)
+        X: str | Path | Mapping[Any, Sequence[Photo]] | Sequence[Photo],  # noqa: N803  (scikit-learn's name)
         y: Iterable[Any] | None = None,
+        *,
+        level: int | None = None,
     ) -> Self:
         """Enroll classes, replacing earlier ones. A photo given twice to a class counts once.
 
         Args:
-            X: the photos of each class by its label; or a list of photos, together with `y`.
+            X: the photos of each class by its label; a list of photos, together with `y`; or the path of class folders,
+                a zip, CSV or project, as for `frn classify`.
             y: label of each photo of a list: text or numbers, as returned by `predict`.
+            level: level of the class folders, 1 or 2, if a path has two levels of folders.
+
+        Warns:
+            FrnWarning: for each file of a path that is skipped.
 
         Raises FrnError if a photo cannot be read or is given to two classes, a class has no photo, or the model is
         rejected.
         """
-        listed, given = _flat(X, y)
+        photos = _flat(X, y, level)
         with self._writing:
-            self._enroll(None, listed, given)
+            self._enroll(None, *photos)
         return self
 
     def partial_fit(
         self,
-        X: Mapping[Any, Sequence[Photo]] | Sequence[Photo],  # noqa: N803
+        X: str | Path | Mapping[Any, Sequence[Photo]] | Sequence[Photo],  # noqa: N803
         y: Iterable[Any] | None = None,
+        *,
+        level: int | None = None,
     ) -> Self:
         """Add shots to existing classes, and new classes; the result equals one `fit` of all photos.
 
         The parameters and errors are those of `fit`; after an error, the classes are unchanged.
         """
-        listed, given = _flat(X, y)
+        photos = _flat(X, y, level)
         with self._writing:
-            self._enroll(self._now, listed, given)
+            self._enroll(self._now, *photos)
         return self
 
     @property
@@ -282,8 +292,8 @@ class FewShotClassifier:
             return fitted.classifier.extractor
         return load_extractor(self.model, self.device, self.tta)
 
-    def _enroll(self, fitted: Fitted | None, photos: Sequence[Photo], labels: Labels) -> None:
-        """Enroll photos together with the examples of existing classes."""
+    def _enroll(self, fitted: Fitted | None, photos: Sequence[Photo], labels: Labels, others: Sequence[Photo]) -> None:
+        """Enroll photos together with the examples of existing classes; `others` belong to none of them."""
         extractor, before = self._open(), State() if fitted is None else fitted.classifier.state
         if fitted and extractor.sha256 != fitted.classifier.extractor.sha256:
             raise FrnError(
@@ -303,10 +313,16 @@ class FewShotClassifier:
         state = _renumbered(state, before)
         _refuse_contradictions(duplicates, examples)
         maps = {**(fitted.classifier.example_maps() if fitted else {}), **{each.key: each.maps for each in found}}
-        others = fitted.classifier.other_maps if fitted else {}
+        apart = {each.key: (photo, each.maps) for photo, each in zip(others, embed_all(extractor, others), strict=True)}
+        known = state.holders().keys() | {other.key for other in state.others}
+        added = [Support.of(path_of(photo), key) for key, (photo, _) in apart.items() if key not in known]
+        state = dataclasses.replace(state, others=(*state.others, *added))
+        other_maps = {key: own_maps for key, (_, own_maps) in apart.items()}
+        if fitted:
+            other_maps = {**fitted.classifier.other_maps, **other_maps}
         document = fitted.document if fitted else {}
         threshold = check_threshold(self.threshold)
-        self._adopt(extractor, state, all_labels, maps, others, threshold, self._parameters, document)
+        self._adopt(extractor, state, all_labels, maps, other_maps, threshold, self._parameters, document)
 
     def _adopt(
         self,
@@ -345,9 +361,17 @@ def _not_fitted(message: str) -> FrnError:
 
 
 def _flat(
-    photos: Mapping[Any, Sequence[Photo]] | Sequence[Photo], labels: Iterable[Any] | None
-) -> tuple[list[Photo], Labels]:
-    """Return photos and the label of each, from a mapping of classes or from two lists."""
+    photos: str | Path | Mapping[Any, Sequence[Photo]] | Sequence[Photo],
+    labels: Iterable[Any] | None,
+    level: int | None,
+) -> tuple[list[Photo], Labels, Sequence[Photo]]:
+    """Return photos, the label of each, and photos of no class, from a path, a mapping of classes or two lists."""
+    others: Sequence[Photo] = ()
+    if isinstance(photos, str | Path):
+        found = class_files(expanded(photos), level)
+        for remark in (*found.notes, *found.skipped):
+            warnings.warn(remark, FrnWarning, stacklevel=3)
+        photos, others = found.members, found.others
     if not isinstance(photos, Mapping):
         listed = list_photos(photos)
         if labels is None:  # in the wording of scikit-learn's own message
@@ -366,7 +390,7 @@ def _flat(
         given = as_labels([label for label, of_class in members for _ in of_class])
     if not listed:
         raise FrnError("no classes to enroll: give at least one class with a photo")
-    return listed, given
+    return listed, given, others
 
 
 def _renumbered(state: State, before: State) -> State:

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from frn.data.names import match_names, normal
 from frn.errors import FrnError, FrnWarning
+from frn.projects.names import match_names, normal
 
 Labels: TypeAlias = NDArray[Any]
 """Labels (n,) of one type."""

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from frn.errors import FrnError
+from frn.images.boxes import path_of_url
 from frn.images.decoding import upright_rgb
 from frn.images.opening import decode, read_file
 from frn.inference.feature_cache import content_key
@@ -35,8 +36,12 @@ def path_of(photo: Photo) -> Path:
 
 
 def expanded(path: str | Path) -> Path:
-    """Return a path with `~` replaced by the home folder. A file named `~x.jpg` keeps its name."""
-    return Path(os.path.expanduser(path))  # noqa: PTH111  # pathlib's own raises RuntimeError
+    """Return a path or `file:` URL, with `~` replaced by the home folder. A file named `~x.jpg` keeps its name.
+
+    Raises FrnError for a file on another machine.
+    """
+    named = path_of_url(path) if isinstance(path, str) else path
+    return Path(os.path.expanduser(named))  # noqa: PTH111  # pathlib's own raises RuntimeError
 
 
 def list_photos(photos: Iterable[Photo]) -> list[Photo]:

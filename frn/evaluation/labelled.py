@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from frn.data.names import match_names
 from frn.errors import FrnError
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.feature_cache import Maps
@@ -21,6 +20,7 @@ from frn.inference.records import Answer as Record
 from frn.inference.records import Unreadable, answer_of
 from frn.inference.session import check_name
 from frn.inference.unknown import auroc
+from frn.projects.names import is_no_class, match_names
 
 BINS = 10
 """Number of probability bins for calibration."""
@@ -226,7 +226,8 @@ def score_labelled(
     Raises FrnError if no class of `members` is enrolled, or none of their photos can be used.
     """
     names = tuple(classifier.classes)
-    called, notes = match_names(map(check_name, members), names)  # spelled like the class folders
+    wanted = [name for name in map(check_name, members) if name in names or not is_no_class(name)]
+    called, notes = match_names(wanted, names)  # spelled like the class folders
     truths = [called.get(check_name(name), check_name(name)) for name, paths in members.items() for _ in paths]
     if not called:
         raise FrnError(

@@ -4,10 +4,13 @@ The numbers are the left and top edge, the width and the height in pixels of the
 named, so can a box, which is then read as if it were a file of its own. This module does not need Pillow.
 """
 
+import os
 import re
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import unquote_to_bytes
 
+from frn.errors import FrnError
 from frn.system.files import is_file
 
 BOX = re.compile(r"(.+)#xywh=(\d{1,6}),(\d{1,6}),(\d{1,6}),(\d{1,6})", re.DOTALL)
@@ -33,3 +36,19 @@ def split_box(name: str | Path) -> tuple[Path, Box | None]:
     if "#xywh=" not in path.name or not (found := BOX.fullmatch(str(path))) or is_file(path):
         return path, None
     return Path(found[1]), Box(*map(int, found.groups()[1:]))
+
+
+def path_of_url(name: str) -> str:
+    """Return the path of a `file:` URL (RFC 8089); other names are returned unchanged.
+
+    Raises FrnError for a file on another machine.
+    """
+    if not (url := re.fullmatch(r"file:(?=/)(?://([^/]*))?(/.*)?", name, re.IGNORECASE | re.DOTALL)):
+        return name
+    if (url[1] or "localhost").lower() != "localhost" or not url[2]:
+        raise FrnError(f"{name}: is not a file of this machine. Give its path, or a URL such as file:///photos/x.jpg.")
+    if os.name == "nt":
+        from urllib.request import url2pathname
+
+        return url2pathname(url[2])
+    return os.fsdecode(unquote_to_bytes(url[2]))

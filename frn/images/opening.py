@@ -20,8 +20,7 @@ from frn.images.decoding import DecodeRequest, decode_in_process
 from frn.images.depth import ShallowDataWarning, say
 from frn.images.kinds import HEIF_EXTENSIONS
 from frn.images.transforms import EvaluationTransform, Pixels
-from frn.system.archives import find_zip
-from frn.system.files import read_regular
+from frn.system.archives import read_whole
 from frn.system.hardware import cores
 from frn.system.processes.messages import Message, convert
 from frn.system.processes.sandbox import Answer, SandboxedWorker, WorkerKilledError
@@ -66,10 +65,10 @@ def read_file(path: Path) -> bytes:
     """
     file, box = split_box(path)
     if box is not None:
+        if split_box(file)[1] is not None:
+            raise FrnError(f"{file.name[:80]}: has a box already. Give one box, in pixels of the whole photo.")
         return _cut(*_decode(read_file(file), str(file), DecodeRequest()), box, path)
-    inside = find_zip(path)
-    data = inside[0].read(inside[1], path, MAX_BYTES) if inside and inside[1] else read_regular(path, MAX_BYTES)
-    if not data:
+    if not (data := read_whole(path, MAX_BYTES)):
         raise FrnError(f"{path}: is empty (0 bytes)")
     return data
 

@@ -160,10 +160,24 @@ class Classifier:
             notes += [FrnError(f"{p}: has changed since it was added; its current content is used") for p in changed]
         self.threshold_override = state.threshold
         known = {photo.path: photo.key for photo in state.others if photo.is_unchanged()}
-        paths = [photo.path for photo in state.others]
-        others = list(self.extractor.read(paths, store=self.store, known=known)) if paths else []
-        self.mark_others({found.key: found.maps for _, found in others if not isinstance(found, FrnError)})
-        return notes + [found for _, found in others if isinstance(found, FrnError)]
+        return notes + self.enroll_others([photo.path for photo in state.others], known)
+
+    def enroll_others(self, paths: Sequence[Path], known: Mapping[Path, str] | None = None) -> list[FrnError]:
+        """Calibrate with photos that belong to none of the classes; return why some were skipped.
+
+        They become the state's `others` if it has none. Files whose content keys are in `known` are not opened if their
+        maps are stored.
+        """
+        if not paths:
+            return []
+        read = list(self.extractor.read(paths, store=self.store, known=known))
+        photos = {found.key: (path, found.maps) for path, found in read if not isinstance(found, FrnError)}
+        photos = {key: photo for key, photo in photos.items() if key not in self.state.holders()}
+        if not self.state.others:
+            others = tuple(Support.of(path, key) for key, (path, _) in photos.items())
+            self.state = replace(self.state, others=others)
+        self.mark_others({key: maps for key, (_, maps) in photos.items()})
+        return [found for _, found in read if isinstance(found, FrnError)]
 
     def mark_others(self, maps: Mapping[str, Maps]) -> None:
         """Calibrate with maps (r, d), by content key, of photos that belong to none of the classes."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 
-from frn.data.names import normal
 from frn.errors import FrnError
 from frn.images.boxes import split_box
+from frn.projects.names import normal
 from frn.system.archives import zip_around
 
 MAX_NAME = 200

@@ -19,6 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, cast
 
 from frn.errors import FrnError, shorten
+from frn.system.files import read_regular
 
 MAX_ENTRIES = 3_000_000
 """Maximum number of entries of an archive; all of ImageNet has 1.3 million images."""
@@ -107,11 +108,18 @@ class ZippedFiles:
         self.files: dict[tuple[str, ...], zipfile.ZipInfo] = {}
         self.folders: dict[tuple[str, ...], set[str]] = {(): set()}
         """Names of the files and folders in each folder."""
+        self.repeated: list[str] = []
+        """Paths of files that the zip has more than once."""
         try:
             self.zip, limits = open_zip(path), Limits(path, path.stat().st_size)
             for info in self.zip.infolist():
-                if (parts := limits.check(_name(info), info.file_size)) and not info.is_dir():
-                    self.files[parts] = info
+                if parts := limits.check(_name(info), info.file_size):
+                    if parts in self.files:
+                        self.repeated.append(str(path.joinpath(*parts)))
+                    if info.is_dir():
+                        self.folders.setdefault(parts, set())
+                    else:
+                        self.files[parts] = info
                     for depth in range(len(parts)):
                         self.folders.setdefault(parts[:depth], set()).add(parts[depth])
         except DAMAGE as error:
@@ -136,6 +144,12 @@ def find_zip(path: Path) -> tuple[ZippedFiles, tuple[str, ...]] | None:
         return None
     status = place.stat()
     return _listed(place, status.st_size, status.st_mtime_ns), path.relative_to(place).parts
+
+
+def read_whole(path: Path, most: int) -> bytes:
+    """Read a regular file, which may be in a zip. Raises FrnError if it cannot be read or is larger than `most`."""
+    inside = find_zip(path)
+    return inside[0].read(inside[1], path, most) if inside and inside[1] else read_regular(path, most)
 
 
 def zip_around(path: Path) -> Path | None:

@@ -10,7 +10,12 @@ FORMULA = tuple("=+-@\t\r＝＋－＠")
 
 def cell(value: object) -> object:
     """Return a value as a cell: text that a spreadsheet would evaluate gets a leading apostrophe, numbers do not."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+    return f"'{value}" if isinstance(value, str) and value.lstrip("'").startswith(FORMULA) else value
+
+
+def text_in(cell: str) -> str:
+    """Return the text of a cell that was written by `cell`."""
+    return cell[1:] if cell[:1] == "'" and cell.lstrip("'").startswith(FORMULA) else cell
 
 
 def csv_row(values: Iterable[object]) -> str:

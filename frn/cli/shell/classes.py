@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from frn.cli.shell.console import live_text, report_skipped, stdout
-from frn.data.names import lookalikes
 from frn.errors import FrnError
+from frn.projects.names import lookalikes
 
 if TYPE_CHECKING:
     from frn.inference.classifier import Classifier
@@ -20,6 +20,7 @@ def open_classes(
     device: "Device" = "auto",
     tta: "Tta | None" = None,
     *,
+    level: int | None = None,
     threshold: float | None = None,
     false_rejections: float | None = None,
 ) -> "Classifier":
@@ -28,7 +29,7 @@ def open_classes(
     from frn.inference.unknown import FALSE_REJECTIONS
 
     with live_text(f"enrolling {classes}"):
-        classifier, skipped = load_classifier(classes, model, device, tta)
+        classifier, skipped = load_classifier(classes, model, device, tta, level)
     report_skipped([*skipped, *lookalikes(classifier.classes)])
     if threshold is not None:
         classifier.threshold_override = threshold
@@ -45,7 +46,7 @@ def refuse_a_photo(classes: Path, photo: str, command: str) -> None:
 
     Raises FrnError if `classes` is a file that contains no classes.
     """
-    from frn.estimator.loading import is_file_of_classes
+    from frn.projects.class_files import is_file_of_classes
 
     if classes.is_file() and not is_file_of_classes(classes):
         swapped = Path(photo).is_dir() or is_file_of_classes(Path(photo))

@@ -65,6 +65,10 @@ Threshold = Annotated[
 ]
 FalseRejections = Annotated[float, typer.Option(min=0, max=0.5, help="Fraction of known photos that may be rejected.")]
 Classes = Annotated[Path, typer.Argument(help="Folder of class folders, zip, CSV (path,label) or project.")]
+Level = Annotated[
+    int | None,
+    typer.Option(min=1, max=2, help="Which of two levels of folders are the classes.", show_default="asks if unclear"),
+]
 ClassifierModel = Annotated[
     str | None,
     typer.Option(

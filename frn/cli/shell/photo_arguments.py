@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from frn.data.folders import list_images
 from frn.errors import FrnError
-from frn.images.boxes import split_box
+from frn.images.boxes import path_of_url, split_box
+from frn.projects.folder_tree import photos_below
 from frn.system.archives import zip_around
 from frn.system.files import is_folder, is_there
 
@@ -18,7 +18,7 @@ Found = tuple[list[str], list[str]]
 
 
 def find_photos(words: Sequence[str]) -> Found:
-    """Find the photos for each argument: a file, the images in a folder, a glob, or `-` for a list on stdin.
+    """Find the photos for each argument: a file, all images in a folder or zip, a glob, or `-` for a list on stdin.
 
     Raises FrnError if an argument matches nothing. Names in a list are never expanded as globs. A name that is not a
     photo is reported in its place, and the other names are still processed.
@@ -33,11 +33,9 @@ def find_photos(words: Sequence[str]) -> Found:
 
 
 def _meant(word: str) -> Found:
-    if is_folder(word):
+    if _is_many(word):
         if not (found := _in_folder(word))[0]:
-            deeper = any(map(is_folder, glob.iglob(f"{glob.escape(word)}/*")))
-            hint = f". To include its subfolders, pass '{Path(word, '**', '*.jpg')}', in quotes" if deeper else ""
-            raise FrnError(f"{word}: contains no images{hint}")
+            raise FrnError(f"{word}: contains no images")
         return found
     if is_there(str(split_box(word)[0])) or not glob.has_magic(word) or zip_around(Path(word)):
         return [word], []  # missing files are reported in order
@@ -47,10 +45,14 @@ def _meant(word: str) -> Found:
     return matches, []
 
 
+def _is_many(name: str) -> bool:
+    return is_folder(name) or (name.lower().endswith(".zip") and is_there(name))
+
+
 def _in_folder(folder: str) -> Found:
-    images, skipped = list_images(Path(folder))
+    photos, skipped = photos_below(Path(folder))
     start = folder if folder.endswith(os.sep) else folder + os.sep
-    return [start + name for name in images], [entry.reason for entry in skipped]
+    return [start + str(photo.relative_to(folder)) for photo in photos], list(map(str, skipped))
 
 
 def _in_list(listed: Iterable[str]) -> Found:
@@ -58,7 +60,7 @@ def _in_list(listed: Iterable[str]) -> Found:
     skipped: list[str] = []
     for name in listed:
         try:
-            found, others = _in_folder(name) if is_folder(name) else ([name], [])
+            found, others = _in_folder(name) if _is_many(name) else ([path_of_url(name)], [])
         except FrnError:  # unreadable files are reported in order
             found, others = [name], []
         names += found

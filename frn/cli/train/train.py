@@ -91,6 +91,7 @@ def finetune(
     classes: Annotated[Path, typer.Argument(help="Class folders, zip, CSV or project, as for `frn classify`.")],
     model: Annotated[str, typer.Option(help="Model to start from: name, model file or run folder.")] = DEFAULT_MODEL,
     out: Annotated[Path, typer.Option(help="Folder for the fine-tuned model.")] = Path("runs/finetune"),
+    level: options.Level = None,
     device: options.Device = "auto",
     as_json: options.AsJson = False,
 ) -> None:
@@ -103,10 +104,10 @@ def finetune(
     resolve(model)  # before importing torch or reading photos, to report a wrong name at once
 
     from frn.estimator import finetuning
-    from frn.estimator.loading import class_files
+    from frn.projects.class_files import class_files
     from frn.training.runs.run import RunFolder
 
-    found, folder = class_files(classes), RunFolder(out)
+    found, folder = class_files(classes, level), RunFolder(out)
     folder.require_free()
     with console.live_text(f"fine-tuning on {sum(map(len, found.members.values())):,} photos"):
         tuned = finetuning.finetune(model, found.members, device)
@@ -114,7 +115,7 @@ def finetune(
             accuracy = {"accuracy": tuned.validation.mean, "ci95": tuned.validation.ci95}
             record = {"finetuned_from": model, "validation": {**accuracy, "shape": "held-out photos of its classes"}}
             finetuning.write_finetuned(model, tuned, folder.best, record)
-    console.report_skipped([*found.skipped, *map(str, tuned.broken)])
+    console.report_skipped([*found.notes, *found.skipped, *map(str, tuned.broken)])
     seconds, result = round(time.monotonic() - started, 1), str(folder.best) if tuned.is_worth_it else model
     if as_json:
         facts = {"model": result, "start": tuned.start.mean, "validation": tuned.validation.mean}

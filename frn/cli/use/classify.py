@@ -26,6 +26,7 @@ def classify(
     classes: options.Classes,
     images: Annotated[list[str], typer.Argument(help="Photos, folders or globs; - reads a list from stdin.")],
     model: options.ClassifierModel = None,
+    level: options.Level = None,
     top: options.Top = None,
     threshold: options.Threshold = None,
     false_rejections: options.FalseRejections = 0.05,
@@ -75,7 +76,9 @@ def classify(
     names, skipped = find_photos(images)  # before loading the model, to report a wrong path at once
     console.report_skipped(skipped, all_of_them="")
 
-    classifier = open_classes(classes, model, device, tta, threshold=threshold, false_rejections=false_rejections)
+    classifier = open_classes(
+        classes, model, device, tta, level=level, threshold=threshold, false_rejections=false_rejections
+    )
     if len(classifier.classes) == 1:
         console.note(
             f"warning: {classes} has one class: every photo is labelled {next(iter(classifier.classes))!r} or unknown"

@@ -15,6 +15,7 @@ from frn.system.files import require_writable
 
 if TYPE_CHECKING:
     from frn.inference.classifier import Classifier
+    from frn.projects.class_files import ClassFiles
 
 
 @console.user_errors()
@@ -22,6 +23,7 @@ def enroll(
     sources: Annotated[list[str], typer.Argument(help="Class folders as for classify, or NAME=FOLDER...")],
     out: Annotated[Path, typer.Option(help="Project file to write (.frn.json).")],
     model: options.ClassifierModel = None,
+    level: options.Level = None,
     threshold: options.Threshold = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace a project; the old one is kept as .bak.")] = False,
     device: options.Device = "auto",
@@ -36,37 +38,35 @@ def enroll(
     For each class, the table shows how much of a photo the other photos of the class reconstruct. A low minimum
     suggests a photo in the wrong class.
     """
-    from frn.data.names import lookalikes
-    from frn.estimator.loading import class_files, load_extractor
+    from frn.estimator.loading import load_extractor
     from frn.inference.any_head import classifier_over
     from frn.inference.feature_cache import FeatureStore
     from frn.inference.project import ModelReference, Project, is_project, save_project
+    from frn.projects.names import lookalikes
 
     if not is_project(out):
         raise FrnError(f"{out}: a project must end in .frn.json")
     require_writable(out, replace=True)
     if out.exists() and not replace:
         raise FrnError(f"{out}: already exists. --replace replaces it and keeps the old one as {out.name}.bak")
-    again = class_files(Path(sources[0])) if len(sources) == 1 and is_project(Path(sources[0])) else None
-    members, skipped = (again.members, again.skipped) if again else _members(sources)
-    before = again.project if again else None
-    name = model or (again and again.model) or DEFAULT_MODEL
+    found = _found(sources, level)
+    before, name = found.project, model or found.model or DEFAULT_MODEL
     classifier = classifier_over(load_extractor(name, device, before.model.tta if before else "none"), FeatureStore())
-    with console.live_text(f"enrolling {sum(map(len, members.values())):,} photos"):
+    with console.live_text(f"enrolling {sum(map(len, found.members.values())):,} photos"):
         if before is None:
-            notes = classifier.enroll(members)
+            notes = classifier.enroll(found.members) + classifier.enroll_others(found.others)
         else:  # the threshold belongs to the model
             same = classifier.extractor.plain_sha256 == before.model.sha256
             notes = classifier.enroll_state(before.state if same else dataclasses.replace(before.state, threshold=None))
-    skipped = [*map(str, notes), *skipped]
-    console.report_skipped([*skipped, *lookalikes(members)])
+    skipped = [*map(str, notes), *found.skipped]
+    console.report_skipped([*found.notes, *skipped, *lookalikes(found.members)])
     if threshold is not None:
         classifier.threshold_override = threshold
     state = dataclasses.replace(classifier.state, threshold=classifier.threshold_override)
     document = before.document if before else {}
     if before:  # with classes that have no photos
-        found = {entry.id: entry for entry in state.classes}
-        state = dataclasses.replace(state, classes=tuple(found.get(each.id, each) for each in before.state.classes))
+        enrolled = {entry.id: entry for entry in state.classes}
+        state = dataclasses.replace(state, classes=tuple(enrolled.get(each.id, each) for each in before.state.classes))
     if classifier.kept_head:
         document = {**document, "head": classifier.kept_head}
     reference = ModelReference.of(name, classifier.extractor, out.parent)
@@ -77,31 +77,32 @@ def enroll(
         _show(out, classifier)
 
 
-def _members(sources: list[str]) -> tuple[dict[str, list[Path]], list[str]]:
-    """Return the files of each class, and the reasons for skipped files."""
-    from frn.data.folders import list_images
-    from frn.estimator.loading import class_files
+def _found(sources: list[str], level: int | None) -> "ClassFiles":
+    """Return the classes of all sources; a project alone keeps everything else that it contains."""
     from frn.inference.project import is_project
+    from frn.projects.class_files import ClassFiles, class_files
+    from frn.projects.folder_tree import photos_below
 
-    members: dict[str, list[Path]] = {}
-    skipped: list[str] = []
+    if len(sources) == 1 and is_project(Path(sources[0])):
+        return class_files(Path(sources[0]))
+    joined = ClassFiles({})
     for source in sources:
         path = Path(source)
         name, equals, folder = source.partition("=")
         if is_project(path) or path.exists() or not equals:
-            listed = class_files(path)
-            found, reasons = listed.members, listed.skipped
+            found = class_files(path, level)
         else:
-            images, others = list_images(Path(folder))
-            if not images:
+            photos, skipped = photos_below(Path(folder))
+            if not photos:
                 raise FrnError(f"{folder}: contains no images")
-            found = {name: [Path(folder) / file for file in images]}
-            reasons = [entry.reason for entry in others]
-        for twin in found.keys() & members.keys():
+            found = ClassFiles({name: photos}, skipped=list(map(str, skipped)))
+        for twin in found.members.keys() & joined.members.keys():
             raise FrnError(f"class {twin!r} occurs twice: in {source} and in an earlier source")
-        members |= found
-        skipped += reasons
-    return members, skipped
+        joined.members |= found.members
+        joined.others += found.others
+        joined.skipped += found.skipped
+        joined.notes += found.notes
+    return joined
 
 
 def _summary(out: Path, classifier: "Classifier", skipped: int) -> dict[str, Any]:

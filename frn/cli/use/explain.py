@@ -19,6 +19,7 @@ def explain(
     image: Annotated[Path, typer.Argument(help="Photo to explain.")],
     out: Annotated[Path, typer.Option(help="Image to write (.png).")],
     model: options.ClassifierModel = None,
+    level: options.Level = None,
     top: options.Top = None,
     tta: options.TtaName = None,
     device: options.Device = "auto",
@@ -43,7 +44,7 @@ def explain(
     require_writable(out, replace=replace)
     refuse_a_photo(classes, str(image), "explain")
     photo = open_image(image)  # before enrolling, to report a wrong photo at once
-    classifier = open_classes(classes, model, device, tta)
+    classifier = open_classes(classes, model, device, tta, level=level)
     crop = classifier.extractor.transform(photo)
     (maps,) = classifier.extractor.feature_maps(crop[None])
     key = content_key(read_file(image))

@@ -28,6 +28,7 @@ def export(
         str | None, typer.Option(help="Model name, model file or run folder.", show_default=DEFAULT_MODEL)
     ] = None,
     classes: Annotated[Path | None, typer.Option(help="Class folders or a project; adds classifier.onnx.")] = None,
+    level: options.Level = None,
     threshold: options.Threshold = None,
     tta: options.TtaName = None,
     precision: Annotated[
@@ -61,7 +62,7 @@ def export(
     if web is not None:
         if precision != "fp32" or weights or file_format != "onnx" or calibrate:
             raise FrnError("--web uses the model as it is. Remove --precision, --calibrate, --weights and --as.")
-        _web(web, runtime, model, classes, threshold, tta, as_json, replace)
+        _web(web, runtime, model, classes, level, threshold, tta, as_json, replace)
         return
     assert out is not None
     if max_drop != 1.0 and precision != "int8":
@@ -72,10 +73,11 @@ def export(
         raise FrnError("--threshold is stored in classifier.onnx, which needs --classes.")
     from frn_export.export import ExportOptions, export_model
 
-    from frn.estimator.loading import ClassFiles, class_files, load_extractor
+    from frn.estimator.loading import load_extractor
     from frn.models.model import load_model
+    from frn.projects.class_files import ClassFiles, class_files
 
-    found = class_files(classes) if classes else ClassFiles({})
+    found = class_files(classes, level) if classes else ClassFiles({})
     if classes and found.project and found.model:
         reference, own = found.project.model, found.project.state.threshold
         tta = tta or reference.tta
@@ -93,12 +95,12 @@ def export(
         replace=replace,
         tta=tta or "none",
         format=file_format,
-        others=[photo.path for photo in found.project.state.others] if found.project else [],
+        others=found.others,
         head=found.project.document.get("head") if found.project else None,
     )
     loaded = load_model(model or found.model or DEFAULT_MODEL)
     members = found.members if classes else None
-    report_skipped(found.skipped)
+    report_skipped([*found.notes, *found.skipped])
     exported = export_model(loaded, out, wanted, members, bars=progress_bar, warn=report_skipped)
     for path in exported.removed:
         note(f"removed {path}: it belonged to the previous export")
@@ -124,6 +126,7 @@ def _web(
     runtime: Path | None,
     model: str | None,
     classes: Path | None,
+    level: int | None,
     threshold: float | None,
     tta: Literal["none", "hflip", "views"] | None,
     as_json: bool,
@@ -142,7 +145,7 @@ def _web(
     if classes is None:
         classifier = classifier_over(load_extractor(model or DEFAULT_MODEL, "cpu", tta or "none"), FeatureStore())
     else:
-        classifier = open_classes(classes, model, "cpu", tta)
+        classifier = open_classes(classes, model, "cpu", tta, level=level)
     if threshold is not None:
         classifier.threshold_override = threshold
     difference = write_page(classifier, out, found, replace=replace)

@@ -129,6 +129,7 @@ def compare(
             help="Model to compare. Repeatable.", show_default="all named models", autocompletion=options.model_names
         ),
     ] = None,
+    level: options.Level = None,
     device: options.Device = "auto",
     as_json: options.AsJson = False,
 ) -> None:
@@ -138,11 +139,11 @@ def compare(
     shows the accuracy with its 95% interval, the AUROC for unknown photos, the time per photo and the file size.
     """
     from frn.estimator.comparison import compare_models, disagreements
-    from frn.estimator.loading import class_files
     from frn.models.zoo import named_extractors
+    from frn.projects.class_files import class_files
 
-    files = class_files(classes)
-    console.report_skipped(files.skipped)
+    files = class_files(classes, level)
+    console.report_skipped([*files.notes, *files.skipped])
     found = []
     with console.live_text("comparing") as say:
         models = model or list(named_extractors())

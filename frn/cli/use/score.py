@@ -28,6 +28,7 @@ def score(
     classes: options.Classes,
     labelled: Annotated[Path, typer.Argument(help="Labelled photos: class folders, a zip or a CSV.")],
     model: options.ClassifierModel = None,
+    level: options.Level = None,
     threshold: options.Threshold = None,
     false_rejections: options.FalseRejections = 0.05,
     out: options.Answers = None,
@@ -46,21 +47,23 @@ def score(
     console.check_report(report, replace=replace)
     if replace and not (out or report):
         raise FrnError("--replace only applies to --out and --report. Add one of them, or remove --replace.")
-    from frn.estimator.loading import class_files
     from frn.inference.results import check_results, named_beside, write_answers
+    from frn.projects.class_files import class_files
 
     if out:
         check_results(out, replace=replace)
 
-    photos = class_files(labelled)  # before loading the model, to report a wrong path at once
+    photos = class_files(labelled, level)  # before loading the model, to report a wrong path at once
 
     from frn.evaluation.labelled import score_labelled
 
-    classifier = open_classes(classes, model, device, tta, threshold=threshold, false_rejections=false_rejections)
+    classifier = open_classes(
+        classes, model, device, tta, level=level, threshold=threshold, false_rejections=false_rejections
+    )
     with console.progress_bar("photos") as progress:
-        found = score_labelled(classifier, photos.members, transductive=transductive, progress=progress)
+        found = score_labelled(classifier, photos.with_others, transductive=transductive, progress=progress)
     console.report_skipped([*(error for _, error in found.broken), *photos.skipped])
-    console.report_skipped(found.notes, all_of_them="")
+    console.report_skipped([*found.notes, *photos.notes], all_of_them="")
     if transductive:
         console.note("transductive: each answer depends on all photos of the call")
     if found.examples:

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from frn.data.folders import SPLIT_NAMES, SPLITS, shared_classes, spaced
+from frn.data.folders import SPLITS, shared_classes
 from frn.data.prepare.benchmark import Item, Plan
 from frn.data.prepare.sources import Found, Sources
 from frn.errors import FrnError
+from frn.projects.folder_tree import SPLIT_NAMES, spaced
 
 SPLIT_WORD = re.compile(rf"(?:^|[^a-z])({'|'.join(SPLIT_NAMES)})(?:$|[^a-z])")
 SHARE = 0.2

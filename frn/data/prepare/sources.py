@@ -16,10 +16,10 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from frn.data.folders import is_of_the_system, looks_like_image, why_skipped
 from frn.data.pixel_cache import Progress
 from frn.errors import FrnError, shorten
 from frn.images.opening import MAX_BYTES
+from frn.projects.folder_tree import is_of_the_system, looks_like_image, why_skipped
 from frn.system.archives import DAMAGE, Limits, ZippedFiles, open_tar
 from frn.system.files import is_file
 

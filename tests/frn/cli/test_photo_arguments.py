@@ -6,12 +6,16 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from frn_tui.terminal.paths import parse_paths
 from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
-from frn.data.folders import Broken, scan
+from frn.data.folders import scan
 from frn.errors import FrnError
+from frn.estimator.few_shot import FewShotClassifier
 from frn.models.zoo import assets_folder
+from frn.projects.folder_tree import Broken
+from tests.commands import frn
 
 MOTHS, QUERIES = assets_folder() / "samples" / "moths", assets_folder() / "samples" / "queries"
 PHOTO = QUERIES / "eyed footman 6.jpg"
@@ -37,14 +41,46 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_folder_of_folders_suggests_a_glob(here: Path) -> None:
+def test_folder_and_zip_contain_all_photos_below_them(here: Path) -> None:
     (here / "year" / "may").mkdir(parents=True)
-    (here / "year" / "may" / "y.jpg").write_bytes(PHOTO.read_bytes())
-    result = classify("year")
-    hint = f"To include its subfolders, pass '{Path('year/**/*.jpg')}', in quotes"
-    assert result.stderr == f"error: year: contains no images. {hint}\n"
-    assert images(classify("year/**/*.jpg")) == ["year/may/y.jpg"]
+    for name in ("10.jpg", "9.jpg", "may/y.jpg"):
+        (here / "year" / name).write_bytes(PHOTO.read_bytes())
+    (here / "year" / "notes.txt").write_text("x")
+    with zipfile.ZipFile(here / "year.zip", "w") as archive:
+        for path in sorted((here / "year").rglob("*.*")):
+            archive.write(path, path.relative_to(here / "year"))
+    for source in ("year", "year.zip"):
+        result = classify(source)
+        assert images(result) == [f"{source}/9.jpg", f"{source}/10.jpg", f"{source}/may/y.jpg"]
+        assert result.stderr == f"warning: {source}/notes.txt: is skipped: .txt is not a supported image format\n"
+        assert images(classify("-", stdin=source.encode())) == images(result)
     assert classify("empty").stderr == "error: empty: contains no images\n"
+
+
+@pytest.mark.parametrize("name", ["file://{}", "file:{}", "FILE://localhost{}", "file://otherhost{}", "file://[::1{}"])
+def test_file_urls_follow_one_rule(here: Path, name: str) -> None:
+    (here / "a b.jpg").write_bytes(PHOTO.read_bytes())
+    path, url = str(here / "a b.jpg"), name.format(str(here / "a b.jpg").replace(" ", "%20"))
+    (here / "x.csv").write_text(f"path,label\n{url},jay\n")
+    (here / "y.csv").write_text(f"path,label\n{path},jay\n")
+    told, table = classify(url), frn("enroll", "x.csv", "--out", "x.frn.json", "--model", "conv4")
+    if "[" in name or "other" in name:
+        reason = f"{url}: is not a file of this machine. Give its path, or a URL such as file:///photos/x.jpg."
+        assert (told.exit_code, told.stderr) == (1, f"error: {reason}\n")
+        assert table.stderr.endswith(f"x.csv: row 2 is skipped: {reason}\n")
+        with pytest.raises(FrnError, match="is not a file of this machine"):
+            FewShotClassifier("conv4").fit([url], ["jay"])
+    else:
+        assert images(told) == images(classify("-", stdin=url.encode())) == [path]
+        assert table.exit_code == 0, table.stderr
+        assert FewShotClassifier("conv4").fit([url], ["jay"]).classes_ == ["jay"]
+    assert parse_paths(url) == [path if told.exit_code == 0 else url]
+
+
+def test_a_box_of_a_box_is_reported(here: Path) -> None:
+    told = classify("x1.jpg" + "#xywh=0,0,9,9" * 1200, f"x1.jpg{'#xywh=0,0,9,9' * 2}", "x1.jpg#xywh=0,0,90,90")
+    assert ["error" in json.loads(line) for line in told.stdout.splitlines()] == [True, True, False]
+    assert "x1.jpg#xywh=0,0,9,9: has a box already" in told.stdout
 
 
 @pytest.mark.parametrize("listed", [False, True])
@@ -87,7 +123,7 @@ def test_an_unreadable_listed_folder_is_reported_in_order(here: Path, monkeypatc
     def closed(folder: Path) -> tuple[list[str], list[Broken]]:
         raise FrnError(f"{folder}: cannot be listed (Permission denied)")
 
-    monkeypatch.setattr("frn.cli.shell.photo_arguments.list_images", closed)
+    monkeypatch.setattr("frn.cli.shell.photo_arguments.photos_below", closed)
     result = classify("-", stdin=b"empty\nx1.jpg\n")
     assert images(result) == ["empty", "x1.jpg"]
     assert result.exit_code == 1

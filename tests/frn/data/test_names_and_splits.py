@@ -8,9 +8,9 @@ import pytest
 from PIL import Image
 
 from frn.data.folders import find_splits, scan, split_folder
-from frn.data.names import loose, match_names
 from frn.errors import FrnError
 from frn.inference.session import Session, Support, build_state
+from frn.projects.names import loose, match_names
 from tests.commands import frn
 
 NFC, NFD = unicodedata.normalize("NFC", "Épervier"), unicodedata.normalize("NFD", "Épervier")
@@ -180,21 +180,22 @@ def test_a_folder_marked_as_a_cache_is_not_a_class(tmp_path: Path, monkeypatch: 
     assert scan(tmp_path).names == ("jay",)
 
 
-def test_folder_is_inspected_before_advice_is_given(tmp_path: Path) -> None:
-    photos(tmp_path / "deep" / "birds" / "jay")
-    photos(tmp_path / "deep" / "wren")
-    with pytest.raises(FrnError, match=r"birds: has no photos itself; they are in .*jay\. .* into 'birds' itself"):
+def test_a_split_has_one_folder_per_class(tmp_path: Path) -> None:
+    for name in ("data/images/jay", "data/images/wren/2024"):
+        photos(tmp_path / "nested" / name)
+    assert scan(tmp_path / "nested").names == ("jay", "wren")
+    assert scan(tmp_path / "nested").files == (("0.png",), ("2024/0.png",))
+    for name in ("corvus/corax", "corvus/corone", "parus/major"):
+        photos(tmp_path / "deep" / name)
+    with pytest.raises(FrnError, match=r"two levels of folders \(2 and 3\). A split of a data set has one folder per"):
         scan(tmp_path / "deep")
-    photos(tmp_path / "nested" / "data" / "images" / "jay")
-    with pytest.raises(FrnError, match=r"data: has no photos itself; they are in .*jay"):
-        scan(tmp_path / "nested")
     photos(tmp_path / "data" / "train" / "jay")
     photos(tmp_path / "data" / "val" / "wren")
     with pytest.raises(FrnError, match=r"contains the splits of a data set, not classes. Choose one of them"):
         scan(tmp_path / "data")
     (tmp_path / "raw" / "jay").mkdir(parents=True)
     (tmp_path / "raw" / "jay" / "x.NEF").write_bytes(b"II*\0")
-    with pytest.raises(FrnError, match=r"It has 1 other files; the first: .*camera raw file") as told:
+    with pytest.raises(FrnError, match=r"The first of 2 skipped entries: .*camera raw file") as told:
         scan(tmp_path / "raw")
     assert "remove" not in str(told.value)
 

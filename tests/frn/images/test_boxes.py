@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from frn.data.folders import looks_like_image
 from frn.errors import FrnError
 from frn.images.boxes import Box, box_name, split_box
 from frn.images.opening import open_image
 from frn.inference.feature_cache import content_key
 from frn.inference.session import Support
+from frn.projects.folder_tree import looks_like_image
 
 
 @pytest.fixture

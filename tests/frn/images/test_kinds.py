@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from frn.data.folders import list_images
 from frn.errors import FrnError
 from frn.images import decoding, opening
 from frn.images.opening import open_image
+from frn.projects.folder_tree import photos_below
 
 
 def zipped() -> bytes:
@@ -67,7 +67,7 @@ def test_plain_tiffs_are_not_camera_raw_files(tmp_path: Path) -> None:
 def test_multi_frame_camera_image_is_read_identically_in_a_folder_and_alone(tmp_path: Path) -> None:
     frames = [Image.new("RGB", (16, 16), colour) for colour in ("red", "blue")]
     frames[0].save(tmp_path / "x.mpo", save_all=True, append_images=frames[1:])
-    assert list_images(tmp_path)[0] == ["x.mpo"]
+    assert photos_below(tmp_path)[0] == [tmp_path / "x.mpo"]
     red = np.asarray(open_image(tmp_path / "x.mpo"))[0, 0]
     assert red[0] > 240
     assert red[2] < 20
@@ -78,7 +78,7 @@ def test_folder_listing_and_opening_describe_raw_files_alike(tmp_path: Path) -> 
         (tmp_path / name).write_bytes(KINDS["NEF"][0])
         with pytest.raises(FrnError, match="is a camera raw file"):
             open_image(tmp_path / name)
-    images, skipped = list_images(tmp_path)
+    images, skipped = photos_below(tmp_path)
     assert not images
     assert all("camera raw file" in entry.reason for entry in skipped)
 

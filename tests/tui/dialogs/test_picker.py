@@ -7,10 +7,10 @@ import pytest
 from frn_tui.dialogs.dialogs import AskText, Choose, matching
 from frn_tui.dialogs.picker import Picker
 from frn_tui.panes.picture import LOOKS
-from frn_tui.terminal.paths import natural_order
 from textual import events
 from textual.widgets import Input
 
+from frn.projects.names import natural_order
 from tests.tui.conftest import Drive, Driver
 from tests.tui.fake_engine import FakeEngine
 

@@ -252,13 +252,3 @@ async def test_only_the_project_of_the_classes_is_replaced_without_asking(
     asked = [(call["path"], call["origin"]) for call in fake_engine.saved]
     birds, copied = "/p/birds.frn.json", "/p/copy.frn.json"
     assert asked == [(birds, birds), (copied, birds), (copied, copied), (birds, None)]
-
-
-async def test_photos_beside_class_folders_are_reported(controller: Controller) -> None:
-    found = {**await controller.scan("/photos"), "files": ["/photos/loose.jpg"]}
-    controller.report_loose(found)  # type: ignore[arg-type]
-    assert [(each.path, each.reason) for each in controller.problems] == [
-        ("/photos/loose.jpg", "is skipped: it is not in a class folder")
-    ]
-    await controller.open_folder(None, {})
-    assert controller.problems == []  # they belonged to what was open before

@@ -4,9 +4,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from frn_tui.engine.files.scan import scan_folder
 from frn_tui.engine.worker_queues import Cancelled
 
+from frn.projects.class_files import class_files
 from tests.tui.engine.conftest import Engine
 
 
@@ -28,7 +28,7 @@ def test_scan_groups_paths_by_kind(bare: Engine, moths: Path, tmp_path: Path) ->
 def test_data_set_splits_are_not_classes(bare: Engine, moths: Path) -> None:
     found = bare.done("scan", path=str(moths))
     assert found["kind"] == "nothing"
-    assert "Open one of them" in found["reason"]
+    assert "Choose one of them" in found["reason"]
 
 
 def test_folders_in_a_class_folder_belong_to_the_class(bare: Engine, tmp_path: Path) -> None:
@@ -38,6 +38,12 @@ def test_folders_in_a_class_folder_belong_to_the_class(bare: Engine, tmp_path: P
     found = bare.done("scan", path=str(tmp_path / "birds"))["classes"]
     names = {name: [str(Path(path).relative_to(tmp_path / "birds" / name)) for path in found[name]] for name in found}
     assert names == {"jay": ["1.png", "2024/9.png", "2024/10.png"], "owl": ["a/b/c.png"]}
+    home = tmp_path / "birds"
+    assert bare.done("scan", path=str(home))["skipped"] == [
+        f"{home}/none/a/text.txt: is skipped: .txt is not a supported image format",
+        f"{home}/none: is skipped: it has no photos",
+        f"{home}/x.png: is skipped: it is not in a class folder",
+    ]
 
 
 def test_class_folders_take_precedence_over_loose_images(bare: Engine, tmp_path: Path) -> None:
@@ -80,7 +86,7 @@ def test_empty_scan_reports_a_reason(bare: Engine, path: str) -> None:
 
 def test_a_scan_can_be_cancelled(tmp_path: Path) -> None:
     for i in range(200):
-        (tmp_path / f"{i}.png").touch()
+        (tmp_path / f"{i}").mkdir()
     checks = iter(range(100))
 
     def check() -> None:
@@ -88,7 +94,7 @@ def test_a_scan_can_be_cancelled(tmp_path: Path) -> None:
             raise Cancelled
 
     with pytest.raises(Cancelled):
-        scan_folder(str(tmp_path), check)
+        class_files(tmp_path, check=check)
 
 
 def test_a_listing_contains_the_picker_entries(bare: Engine, tmp_path: Path) -> None:

@@ -39,17 +39,20 @@ class FindFolders(Request[list[str]], op="folders", queue="files"):
 class Found(TypedDict):
     """Contents of a path."""
 
-    kind: Literal["image", "folder", "classes", "project", "bundle", "nothing"]
+    kind: Literal["image", "folder", "classes", "levels", "project", "bundle", "nothing"]
     """Kind of contents; if it is "nothing", `reason` says why.
 
-    One image; a folder of images; classes in a folder, zip or CSV; a project; or a project with its photos in a zip.
+    One image; a folder of images; classes in a folder, zip or CSV, or of one of two `levels`; a project; or a project
+    with its photos in a zip.
     """
     files: list[str]
     """Files of an image or a folder of images; if there are classes, the files next to their folders."""
     classes: dict[str, list[str]]
-    """Files of each class."""
+    """Files of each class, and of the photos that belong to none of them (`is_no_class`)."""
+    levels: NotRequired[tuple[dict[str, int], dict[str, int]]]
+    """Number of photos in the classes of either level."""
     skipped: NotRequired[list[str]]
-    """Reasons for skipped rows and files."""
+    """Reasons for skipped rows and files, and remarks on the classes."""
     reason: NotRequired[str]
 
 
@@ -57,6 +60,8 @@ class ScanPath(Request[Found], op="scan", queue="files"):
     """Inspect a path: a photo, a folder, a folder of class folders, or a project."""
 
     path: str
+    level: int | None = None
+    """Level of the class folders in a tree of two levels."""
 
 
 @dataclass(frozen=True, slots=True)

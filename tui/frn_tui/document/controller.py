@@ -13,6 +13,7 @@ from functools import partial
 
 from frn.errors import FrnError
 from frn.inference.session import Duplicate, Session, State, Support
+from frn.projects.names import is_no_class
 from frn_tui.client import file_requests
 from frn_tui.client.client import EngineClient
 from frn_tui.client.file_requests import Found
@@ -42,6 +43,8 @@ class Added:
         return ", ".join([f"{self.added} added", *(f"{len(files)} {what}" for files, what in others if files)])
 
 
+NO_CLASS = 0
+"""In place of a class id: photos that belong to none of the classes."""
 PART = 64
 """Photos of a folder that are opened together."""
 
@@ -62,9 +65,9 @@ class Controller(SyncedDocument):
         self._came = asyncio.Event()
         """Set once some of them have arrived, or none will."""
 
-    async def scan(self, path: str) -> Found:
+    async def scan(self, path: str, level: int | None = None) -> Found:
         """Return the contents of a path; skipped rows and files become problems."""
-        found = await self.engine.call(file_requests.ScanPath(path))
+        found = await self.engine.call(file_requests.ScanPath(path, level))
         self.report_skipped(path, found)
         return found
 
@@ -72,11 +75,6 @@ class Controller(SyncedDocument):
         """Report rows and files of a path that were skipped."""
         told = [Problem(path, reason) for reason in found.get("skipped", [])]
         self.problems += [problem for problem in told if problem not in self.problems]
-
-    def report_loose(self, found: Found) -> None:
-        """Report photos beside class folders, which belong to no class."""
-        if found["classes"]:
-            self.problems += [Problem(path, "is skipped: it is not in a class folder") for path in found["files"]]
 
     async def holder(self, path: str) -> int | None:
         return await self.engine.call(file_requests.FindHolder(path))
@@ -141,17 +139,24 @@ class Controller(SyncedDocument):
         by_path = {str(support.path): support for support in supports}
         for class_id in dict.fromkeys(class_id for class_id, _ in photos):
             found = [by_path[path] for of, path in photos if of == class_id and path in by_path]
-            if any(entry.id == class_id for entry in session.state.classes):
+            if class_id == NO_CLASS:
+                new = [support for support in found if support.key not in session.state.holders()]
+                session.set_aside(new)
+                outcome.added += len(new)
+            elif any(entry.id == class_id for entry in session.state.classes):
                 duplicates = session.add(class_id, found)
                 outcome.added += len(found) - len(duplicates)
                 outcome.duplicates += duplicates
 
     def _named_classes(self, session: Session, names: Iterable[str], outcome: Added) -> dict[str, int]:
-        """Create missing classes; return the ids of all with valid names."""
+        """Create missing classes; return the ids of all with valid names, and `NO_CLASS` for a folder `unknown`."""
         ids = {}
         for name in names:
             there = session.state.named(name.strip())
             try:
+                if there is None and is_no_class(name):
+                    ids[name] = NO_CLASS
+                    continue
                 ids[name] = there.id if there is not None else session.create(name)
             except FrnError as error:  # the other folders may have valid names
                 outcome.refused.append(Problem(name, str(error)))

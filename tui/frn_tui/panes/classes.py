@@ -8,12 +8,13 @@ from textual.app import ComposeResult
 from textual.widgets import OptionList, Static
 
 from frn.inference.session import ClassEntry
+from frn.projects.names import natural_order
 from frn_tui.dialogs.dialogs import AskText, Choose, Page
 from frn_tui.dialogs.pages import confusion_table
 from frn_tui.document.controller import Added, Controller
 from frn_tui.panes.context import Context, Pane
 from frn_tui.panes.verdicts import choose_class
-from frn_tui.terminal.paths import absolute, name_of, natural_order
+from frn_tui.terminal.paths import absolute, name_of
 from frn_tui.terminal.text import count_of, display_name
 from frn_tui.widgets.lists import ClassList, ClassRow
 
@@ -129,14 +130,13 @@ class ClassesPane(Pane):
         target = self.entry  # another class may be chosen meanwhile
         fills_class = len(paths) == 1 and target is not None and not target.supports
         for path in paths:
-            found = await self.controller.scan(path)
+            found = await self.context.classes_in(path)
             if found["kind"] in ("project", "bundle"):
                 self.context.open(path)
                 return
             if found["kind"] == "nothing":
                 self.context.say(found.get("reason", f"{path}: has no photos to add"), severity="warning")
             members = found["classes"]
-            self.controller.report_loose(found)
             if found["kind"] == "folder" and not fills_class:
                 members = {name_of(absolute(path)): found["files"]}
             elif found["kind"] != "classes":

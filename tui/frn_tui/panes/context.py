@@ -12,6 +12,7 @@ from textual.worker import Worker
 
 from frn.errors import FrnError
 from frn.inference.session import Moves, Session
+from frn_tui.client.file_requests import Found
 from frn_tui.client.protocol import EXISTS, EngineError
 from frn_tui.dialogs.dialogs import Choose, Dialog
 from frn_tui.dialogs.picker import Picker
@@ -194,6 +195,21 @@ class Context:
     async def answer(self, dialog: Dialog[Given | None]) -> Given | None:
         """Return the result of a dialogue, or None if it is cancelled; for background work."""
         return await self.screen.app.push_screen_wait(dialog)
+
+    async def classes_in(self, path: str) -> Found:
+        """Return the contents of a path; if a tree has two levels of names, ask which ones are the classes."""
+        found = await self.controller.scan(path)
+        if "levels" not in found:
+            return found
+        options = [
+            f"{count_of(len(counts), 'class')}, {sum(counts.values()):,} photos: {', '.join(list(counts)[:5])}"
+            for counts in found["levels"]
+        ]
+        shown = [display_name(option, 70) for option in options]
+        level = await self.chosen("Two levels of folders: which are the classes?", shown)
+        if level is None:
+            return {"kind": "nothing", "files": [], "classes": {}, "reason": f"{path}: was not opened"}
+        return await self.controller.scan(path, level + 1)
 
     async def chosen(self, title: str, options: Sequence[str]) -> int | None:
         return await self.answer(Choose(title, options))

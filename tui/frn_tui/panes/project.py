@@ -183,7 +183,7 @@ class ProjectBar(Static):
     async def open_place(self, path: str) -> None:
         """Open a project, bundle or folder; anything else, or a cancelled dialogue, leaves the current one open."""
         path = absolute(path)  # now, because the next start may be in a different folder
-        found = await self.controller.scan(path)
+        found = await self.context.classes_in(path)
         if found["kind"] == "project":
             await self.open_project(path)
         elif found["kind"] == "bundle":
@@ -197,7 +197,6 @@ class ProjectBar(Static):
                 self.context.start(self.controller.sync, group="edit")
                 raise
             self.controller.report_skipped(path, found)  # again, because they belong to what is open now
-            self.controller.report_loose(found)
             self.context.list_duplicates(outcome)
         else:
             self.context.say(found.get("reason", f"{path}: is a photo; choose its folder"), severity="warning")

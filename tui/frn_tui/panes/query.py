@@ -141,7 +141,7 @@ class QueryPane(Judging, Arranging, Pane):
     async def ask_now(self, paths: Sequence[str]) -> None:
         files: list[str] = []
         for path in paths:
-            found = await self.controller.scan(path)
+            found = await self.controller.scan(path, 1)
             if found["kind"] == "nothing":
                 self.context.say(found.get("reason", f"{path}: has no photos to classify"), severity="warning")
             files += everything_in(found)
@@ -212,7 +212,7 @@ class QueryPane(Judging, Arranging, Pane):
             raise FrnError(f"{error}   stopped watching {folder}   w: watch again") from error
 
     async def _stamps(self, folder: str) -> dict[str, tuple[int, int]]:
-        files = everything_in(await self.controller.scan(folder))
+        files = everything_in(await self.controller.scan(folder, 1))
         return await self.controller.engine.call(StampFiles(files)) if files else {}
 
     def action_jointly(self) -> None:
@@ -234,7 +234,7 @@ class QueryPane(Judging, Arranging, Pane):
         self.context.ask(choose, lambda index: pick() if index else self.context.start(self._group, unknown))
 
     async def _group_found(self, paths: list[str]) -> None:
-        await self._group([file for path in paths for file in everything_in(await self.controller.scan(path))])
+        await self._group([file for path in paths for file in everything_in(await self.controller.scan(path, 1))])
 
     async def _group(self, paths: list[str]) -> None:
         groups = await self.controller.group(paths)

@@ -1,9 +1,11 @@
 """Paths from pasted or dropped text: terminals paste dropped files quoted, escaped or as `file://` URLs."""
 
 import os
-import re
 import shlex
-from urllib.parse import unquote, urlsplit
+from contextlib import suppress
+
+from frn.errors import FrnError
+from frn.images.boxes import path_of_url
 
 try:
     AT_START = os.getcwd()  # noqa: PTH109
@@ -24,12 +26,6 @@ def parse_paths(text: str) -> list[str]:
     return [path for line in text.splitlines() if line.strip() for path in _of_line(line.strip())]
 
 
-def natural_order(name: str) -> list[tuple[int, int, str]]:
-    """Return a sort key for names in which photo 2 comes before photo 10."""
-    parts = re.split(r"([0-9]+)", name.casefold())
-    return [(0, int(part), "") if part.isascii() and part.isdigit() else (1, 0, part) for part in parts if part]
-
-
 def name_of(path: str) -> str:
     """Return the name of a file or folder."""
     return path.rstrip("/").rpartition("/")[2]
@@ -42,8 +38,9 @@ def shortened(path: str) -> str:
 
 
 def _of_line(line: str) -> list[str]:
-    if line.startswith("file://"):
-        return [unquote(urlsplit(word).path) for word in line.split()]
+    if line.lower().startswith("file:/"):
+        with suppress(FrnError):  # on another machine: reported as a missing file
+            return [path_of_url(word) for word in line.split()]
     if not any(character in line for character in "\\'\""):
         words = line.split(" /")  # dropped files: "/a b /c"; a single path has no " /"
         return [words[0], *("/" + word for word in words[1:])]

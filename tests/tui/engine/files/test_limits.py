@@ -7,31 +7,20 @@ from typing import Any
 import pytest
 from frn_tui.engine.files import scan
 
-from frn.data.folders import looks_like_image
+from frn.projects.folder_tree import looks_like_image
 from tests.tui.engine.conftest import Engine
 
 
-@pytest.mark.parametrize("count", [4_999, 5_000, 5_001])
-def test_at_most_5000_folders_are_found(
-    bare: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
-) -> None:
-    listed: list[str] = []
-
-    def listing(folder: str, *_: Any) -> tuple[list[str], list[str]]:
-        listed.append(folder)
-        return [], [f"{folder}/{number}" for number in range(count)] if folder == str(tmp_path) else []
-
-    monkeypatch.setattr(scan, "_list", listing)
-    assert len(bare.done("folders", path=str(tmp_path))) == min(count, 5_000)
-    assert len(listed) == (1 if count >= 5_000 else 1 + count)
-
-
-def test_message_names_up_to_eight_folders_without_images(bare: Engine, tmp_path: Path) -> None:
-    for number in range(9):
-        (tmp_path / "x" / str(number)).mkdir(parents=True)
-    reason = bare.done("scan", path=str(tmp_path / "x"))["reason"]
-    names = ", ".join(map(str, range(8)))
-    assert reason == f"{tmp_path / 'x'}: contains no images, and neither do its folders ({names})"
+def test_at_most_5000_folders_are_found(bare: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in "abc":
+        (tmp_path / "x" / name / "deep").mkdir(parents=True)
+    for most, names in (
+        (6, ["a", "b", "c", "a/deep", "b/deep", "c/deep"]),
+        (4, ["a", "b", "c", "a/deep"]),
+        (2, ["a", "b"]),
+    ):
+        monkeypatch.setattr(scan, "MAX_FOLDERS", most)
+        assert bare.done("folders", path=str(tmp_path / "x")) == names
 
 
 def test_message_about_a_folder_or_file_that_cannot_be_used(bare: Engine, tmp_path: Path) -> None:
@@ -39,7 +28,7 @@ def test_message_about_a_folder_or_file_that_cannot_be_used(bare: Engine, tmp_pa
     (tmp_path / "text.txt").touch()
     os.mkfifo(tmp_path / "pipe.png")
     for name, reason in (
-        ("empty", "has no images"),
+        ("empty", "has no class folders with photos. It needs a folder of images per class."),
         ("pipe.png", "is not a regular file"),
         ("text.txt", "is not a folder, an image ("),
     ):
@@ -67,9 +56,8 @@ def test_splits_in_any_case_are_not_classes_but_a_further_folder_makes_classes(b
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.png").touch()
     reason = bare.done("scan", path=str(tmp_path))["reason"]
-    cache = ", cache" if (tmp_path / "cache").exists() else ""
-    if not cache:
-        assert reason == f"{tmp_path}: contains the splits of a data set (Train, VAL). Open one of them."
+    if not (tmp_path / "cache").exists():
+        assert reason.startswith(f"{tmp_path}: contains the splits of a data set, not classes. Choose one of them: ")
     (tmp_path / "jay").mkdir()
     (tmp_path / "jay" / "a.png").touch()
     assert list(bare.done("scan", path=str(tmp_path))["classes"]) == ["jay", "Train", "VAL"]

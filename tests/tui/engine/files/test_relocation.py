@@ -24,7 +24,6 @@ def test_search_ends_with_the_last_photo_and_reports_each(
     for name, text in (("1.png", "one"), ("2.png", "xyz"), ("3.png", "longer"), ("4.png", "four")):
         (tmp_path / "in" / name).write_text(text)
     monkeypatch.setattr(scan, "read_file", counting)
-    monkeypatch.setattr(scan, "images_below", lambda *_: iter(sorted(map(str, (tmp_path / "in").iterdir()))))
     sizes: dict[str, Any] = {content_key(b"one"): 3, content_key(b"longer"): 6}
     asked = bare.ask("relocate", folder=str(tmp_path / "in"), sizes=sizes)
     assert {key: Path(each["path"]).name for key, each in asked.end["result"].items()} == {
@@ -39,9 +38,9 @@ def test_unreadable_and_vanished_photos_are_skipped(
     bare: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "1.png").write_text("one")
-    paths = [str(tmp_path / "away.png"), str(tmp_path / "empty.png"), str(tmp_path / "1.png")]
+    paths = [tmp_path / "away.png", tmp_path / "empty.png", tmp_path / "1.png"]
     (tmp_path / "empty.png").write_bytes(b"")
-    monkeypatch.setattr(scan, "images_below", lambda *_: iter(paths))
+    monkeypatch.setattr(scan, "photos_below", lambda *_: (paths, []))
     found = bare.done("relocate", folder=str(tmp_path), sizes={content_key(b"one"): 3, "0" * 32: 0})
     assert list(found) == [content_key(b"one")]
 

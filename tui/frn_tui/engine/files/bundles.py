@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from frn.data.folders import looks_like_image
 from frn.errors import FrnError, shorten
 from frn.images.boxes import split_box
 from frn.images.opening import read_file
@@ -20,6 +19,7 @@ from frn.inference.feature_cache import content_key
 from frn.inference.project import SUFFIX, ModelReference, Project, is_project, load_project, save_project
 from frn.inference.session import ClassEntry, State, Support
 from frn.models.zoo import EXTRACTOR, HEAD_FILE, is_exported, shipped_extractors
+from frn.projects.folder_tree import looks_like_image
 from frn.system.archives import DAMAGE, MAX_ARCHIVE, Limits, open_zip
 from frn.system.file_sets import new_folder
 from frn.system.files import replacing, require_regular, write_atomically

@@ -3,18 +3,20 @@
 import os
 import stat
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from frn.data.folders import SPLIT_NAMES, is_ignored, looks_like_image
 from frn.errors import FrnError
-from frn.estimator.loading import is_table
 from frn.images.boxes import split_box
 from frn.images.opening import EXTENSIONS, read_file
 from frn.inference.feature_cache import content_key
 from frn.inference.project import SUFFIX, is_project
 from frn.inference.session import Support
+from frn.projects.class_files import class_files, is_file_of_classes
+from frn.projects.class_table import is_table
+from frn.projects.folder_tree import Check, TwoLevelsError, identity, list_entries, looks_like_image, photos_below
+from frn.projects.names import natural_order
 from frn.system.archives import DAMAGE, find_zip, open_zip
 from frn.system.files import is_file, is_folder
 from frn_tui.client.file_requests import (
@@ -28,8 +30,8 @@ from frn_tui.client.file_requests import (
     ScanPath,
     StampFiles,
 )
-from frn_tui.engine.worker_queues import Check, Job
-from frn_tui.terminal.paths import absolute, natural_order
+from frn_tui.engine.worker_queues import Job
+from frn_tui.terminal.paths import absolute
 
 KINDS: dict[Kind, Callable[[Path], bool]] = {
     "image": lambda path: looks_like_image(path.name),
@@ -49,7 +51,7 @@ def scan(request: ScanPath, job: Job) -> Found:
     try:
         if not request.path.strip():
             raise FrnError("no path given")
-        return _contents(path, job.check)
+        return _contents(path, request.level, job.check)
     except FrnError as error:
         reason = str(error)
     except DAMAGE as error:
@@ -57,89 +59,38 @@ def scan(request: ScanPath, job: Job) -> Found:
     return {"kind": "nothing", "files": [], "classes": {}, "reason": " ".join(reason.splitlines())}
 
 
-def _contents(path: str, check: Check) -> Found:
-    """Return the contents of a path; classes in a zip or CSV are those that the commands read."""
+def _contents(path: str, level: int | None, check: Check) -> Found:
+    """Return the contents of a path; classes are those that the commands read."""
     mode = split_box(path)[0].stat().st_mode
-    if stat.S_ISDIR(mode):
-        return scan_folder(path, check)
-    if not stat.S_ISREG(mode):
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise FrnError(f"{path}: is not a regular file")
-    if is_project(Path(path)):
-        return {"kind": "project", "files": [path], "classes": {}}
-    if looks_like_image(path):
-        return {"kind": "image", "files": [path], "classes": {}}
-    if is_bundle(path):
-        with open_zip(Path(path)) as archive:
-            if any(is_project(Path(name)) for name in archive.namelist()):
-                return {"kind": "bundle", "files": [path], "classes": {}}
-    elif not is_table(Path(path)):
-        kinds = f"an image ({', '.join(sorted(EXTENSIONS))}), a project (*{SUFFIX}), a zip or a CSV"
-        raise FrnError(f"{path}: is not a folder, {kinds}")
-    from frn.estimator.loading import class_files  # imported here because few sessions need it
-
-    found = class_files(Path(path))
-    classes = {name: list(map(str, paths)) for name, paths in found.members.items()}
-    return {"kind": "classes", "files": [], "classes": classes, "skipped": found.skipped}
+    if stat.S_ISREG(mode):
+        if is_project(Path(path)):
+            return {"kind": "project", "files": [path], "classes": {}}
+        if looks_like_image(path):
+            return {"kind": "image", "files": [path], "classes": {}}
+        if not is_file_of_classes(Path(path)):
+            kinds = f"an image ({', '.join(sorted(EXTENSIONS))}), a project (*{SUFFIX}), a zip or a CSV"
+            raise FrnError(f"{path}: is not a folder, {kinds}")
+        if is_bundle(path):
+            with open_zip(Path(path)) as archive:
+                if any(is_project(Path(name)) for name in archive.namelist()):
+                    return {"kind": "bundle", "files": [path], "classes": {}}
+    try:
+        found = class_files(Path(path), level, check, needed=False)
+    except TwoLevelsError as error:
+        return {"kind": "levels", "files": [], "classes": {}, "levels": error.levels}
+    return {
+        "kind": "classes" if found.members else "folder",
+        "files": list(map(str, found.loose)),
+        "classes": {name: list(map(str, paths)) for name, paths in found.with_others.items()},
+        "skipped": found.notes + found.skipped,
+    }
 
 
 def is_bundle(name: str) -> bool:
     """Return whether a file is a zip by its suffix: a bundle, or class folders."""
     return name.lower().endswith(".zip")
-
-
-def scan_folder(root: str, check: Check) -> Found:
-    """Return the images of a folder, or its subfolders as classes."""
-    visited: set[tuple[int, int]] = set()
-    try:
-        files, folders = _list(root, visited, check)
-    except OSError as error:
-        raise FrnError(f"{root}: cannot be listed ({error.strerror})") from error
-    classes: dict[str, list[str]] = {}
-    folders.sort(key=natural_order)
-    names = [os.path.basename(folder) for folder in folders]  # noqa: PTH119
-    if folders and {name.casefold() for name in names} <= SPLIT_NAMES.keys():
-        raise FrnError(f"{root}: contains the splits of a data set ({', '.join(names)}). Open one of them.")
-    for name, folder in zip(names, folders, strict=True):
-        if images := list(images_below(folder, visited, check)):
-            classes[name] = sorted(images, key=natural_order)
-    if classes or files:
-        files.sort(key=natural_order)
-        return {"kind": "classes" if classes else "folder", "files": files, "classes": classes}
-    if not folders:
-        raise FrnError(f"{root}: has no images")
-    raise FrnError(f"{root}: contains no images, and neither do its folders ({', '.join(names[:8])})")
-
-
-def images_below(root: str, visited: set[tuple[int, int]], check: Check) -> Iterator[str]:
-    """Yield the images in a folder and its subfolders; folders that cannot be listed are skipped."""
-    waiting = [root]
-    while waiting:
-        try:
-            files, folders = _list(waiting.pop(), visited, check)
-        except OSError:
-            continue
-        yield from files
-        waiting += folders
-
-
-def _list(folder: str, visited: set[tuple[int, int]], check: Check) -> tuple[list[str], list[str]]:
-    """Return images and folders directly in a folder; no folder is listed twice, whatever links lead to it."""
-    check()
-    status = os.stat(folder)  # noqa: PTH116
-    if (place := (status.st_dev, status.st_ino)) in visited:
-        return [], []
-    visited.add(place)
-    files, folders = [], []
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if is_ignored(entry):
-                continue
-            if is_folder(entry.path):
-                folders.append(entry.path)
-            elif looks_like_image(entry.name):
-                files.append(entry.path)
-                check()
-    return files, folders
 
 
 def stamp(request: StampFiles, job: Job) -> dict[str, tuple[int, int]]:
@@ -173,15 +124,17 @@ def list_folder(request: ListFolder, job: Job) -> Listing:
 
 def find_folders(request: FindFolders, job: Job) -> list[str]:
     """Return the folders below a folder, level by level; hidden ones and those that cannot be listed are skipped."""
-    root = absolute(request.path)
+    root = Path(absolute(request.path))
     found: list[str] = []
     visited, waiting = set[tuple[int, int]](), deque([root])
     while waiting and len(found) < MAX_FOLDERS:
-        with suppress(OSError):
-            folders = sorted(_list(waiting.popleft(), visited, job.check)[1], key=natural_order)
-            shown = [folder for folder in folders if not os.path.basename(folder).startswith(".")]  # noqa: PTH119
-            found += [os.path.relpath(folder, root) for folder in shown]
-            waiting += shown
+        job.check()
+        with suppress(OSError, FrnError):
+            if (place := identity(folder := waiting.popleft())) not in visited:  # links may lead in circles
+                visited.add(place)
+                folders = [folder / name for name in sorted(list_entries(folder)[1], key=natural_order)]
+                found += [str(each.relative_to(root)) for each in folders]
+                waiting += folders
     return found[:MAX_FOLDERS]
 
 
@@ -199,10 +152,10 @@ def relocate(request: RelocatePhotos, job: Job) -> dict[str, Support]:
         raise FrnError(f"{request.folder}: is not a folder; choose the folder to search")
     wanted, sizes = set(request.sizes), set(request.sizes.values())
     found: dict[str, Support] = {}
-    for path in images_below(request.folder, set(), job.check):
+    for path in photos_below(Path(request.folder), job.check)[0]:
         with suppress(OSError, FrnError):  # it vanished, or cannot be read
-            for end in ("", *request.boxes) if os.stat(path).st_size in sizes else ():  # noqa: PTH116
-                named = Path(path + end)
+            for end in ("", *request.boxes) if path.stat().st_size in sizes else ():
+                named = Path(f"{path}{end}")
                 if (key := content_key(read_file(named))) in wanted:
                     wanted.discard(key)
                     found[key] = Support.of(named, key)

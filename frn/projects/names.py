@@ -1,6 +1,7 @@
-"""Class names: Unicode normalisation and tolerant comparison."""
+"""Class names: Unicode normalisation, tolerant comparison and order."""
 
 import difflib
+import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -8,6 +9,8 @@ SAME = str.maketrans({"ı": "i", "\u0307": None, "\ufe0e": None, "\ufe0f": None}
 """Both cases of the Turkish i, and the variation selectors of coloured emoji."""
 DROPPED = frozenset({"Cc", "Cf", "Pd", "Pc", "Zs"})
 """Unicode categories of control and invisible characters, dashes, `_` and whitespace."""
+NO_CLASS = frozenset({"unknown", "unknowns", "none", "noneofthese", "other", "others", "noclass"})
+"""Loose names of a class for photos that belong to none of the classes, as other tools export it."""
 
 
 def normal(name: str) -> str:
@@ -19,6 +22,17 @@ def loose(name: str) -> str:
     """Remove case, whitespace, dashes, `_`, invisible characters and trailing dots from a name."""
     folded = unicodedata.normalize("NFKC", name).casefold().translate(SAME).rstrip(". ")
     return "".join(c for c in folded if unicodedata.category(c) not in DROPPED)
+
+
+def is_no_class(name: str) -> bool:
+    """Return whether a class name says that its photos belong to none of the classes: `unknown`, `None`, `other`."""
+    return loose(name) in NO_CLASS
+
+
+def natural_order(name: str) -> list[tuple[int, int, str]]:
+    """Return a sort key for names in which photo 2 comes before photo 10."""
+    parts = re.split(r"([0-9]+)", name.casefold())
+    return [(0, int(part), "") if part.isascii() and part.isdigit() else (1, 0, part) for part in parts if part]
 
 
 def by_loose_name(names: Iterable[str]) -> dict[str, list[str]]:

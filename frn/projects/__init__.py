@@ -1,0 +1,1 @@
+"""Classes of example photos: where they come from, and their names."""

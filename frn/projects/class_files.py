@@ -1,0 +1,109 @@
+"""The classes in a path: a folder or zip of class folders, a table, a project, or the export of another tool.
+
+Commands, library and app all call `class_files`. Classes of folders and tables are in natural order (2 before 10), and
+so are the photos of a folder; a project keeps its own order.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from frn.errors import FrnError
+from frn.inference.project import Project, is_project, load_project
+from frn.inference.session import check_name
+from frn.projects.class_table import is_table, metadata_table, read_table
+from frn.projects.folder_tree import Broken, Check, class_tree
+from frn.projects.names import is_no_class, natural_order
+from frn.projects.other_tools import find_annotations, is_annotation_file, read_annotations
+from frn.system.files import is_folder
+
+
+@dataclass
+class ClassFiles:
+    """The photos of each class, and where they come from."""
+
+    members: dict[str, list[Path]]
+    """Photos of each class; a box is named like a photo (`frn.images.boxes`)."""
+    others: list[Path] = field(default_factory=list)
+    """Photos that belong to none of the classes."""
+    loose: list[Path] = field(default_factory=list)
+    """Photos beside the class folders."""
+    skipped: list[str] = field(default_factory=list)
+    """A sentence for each file or row that was skipped."""
+    notes: list[str] = field(default_factory=list)
+    """Other remarks on the classes."""
+    project: Project | None = None
+    model: str | None = None
+    """The project's model, in the form that `load_extractor` accepts."""
+
+    @property
+    def with_others(self) -> dict[str, list[Path]]:
+        """The photos of each class, and those that belong to no class under a name that says so."""
+        return self.members | ({"unknown": self.others} if self.others else {})
+
+
+def is_file_of_classes(path: Path) -> bool:
+    """Return whether a file name has the suffix of a project, a table, a zip or an export of another tool."""
+    return is_project(path) or is_table(path) or path.suffix.lower() == ".zip" or is_annotation_file(path)
+
+
+def class_files(
+    path: Path, level: int | None = None, check: Check = lambda: None, *, needed: bool = True
+) -> ClassFiles:
+    """Return the photos of each class in a folder, zip, CSV, project, or export of another tool.
+
+    Args:
+        path: where the classes are.
+        level: level of the class folders, 1 or 2, if a folder or zip has two levels of names.
+        check: called often; may raise to stop.
+        needed: whether a folder or zip without class folders is an error; otherwise its photos are `loose`.
+
+    Raises FrnError if it cannot be read or has no classes, and TwoLevelsError if it needs a `level`.
+    """
+    if is_project(path):
+        return _project(path)
+    if is_table(path):
+        return _grouped(path, *read_table(path))
+    if is_annotation_file(path):
+        return _grouped(path, *read_annotations([path]))
+    if not is_folder(path) and path.suffix.lower() != ".zip" and path.exists():
+        raise FrnError(f"{path}: is a file without classes. Pass a folder, zip, CSV or project.")
+    if (table := metadata_table(path)) is not None:
+        return _grouped(path, *read_table(table))
+    if annotations := find_annotations(path):
+        return _grouped(path, *read_annotations(annotations))
+    tree = class_tree(path, level, check)
+    if needed or not tree.loose:
+        tree.require_classes(path)
+    files = [(folder, f"{folder}/{name}") for folder, names in tree.folders.items() for name in names]
+    files.sort(key=lambda file: natural_order(file[1]))
+    pairs = [(folder.rpartition("/")[2], tree.root / name) for folder, name in files]
+    found = _grouped(path, pairs, tree.skipped)
+    found.loose = [tree.root / name for name in sorted(tree.loose, key=natural_order)]
+    return found
+
+
+def _grouped(where: Path, pairs: Iterable[tuple[str, Path]], skipped: list[Broken]) -> ClassFiles:
+    """Return photos by class. Raises FrnError if all of them belong to no class."""
+    members: dict[str, list[Path]] = {}
+    for name, path in pairs:
+        members.setdefault(check_name(name), []).append(path)
+    names = sorted(members, key=lambda name: (natural_order(name), name))
+    none = [name for name in names if is_no_class(name)]
+    others = [path for name in none for path in members[name]]
+    notes = [f"{where}: {name!r} is not a class: its {len(members[name])} photos belong to no class" for name in none]
+    if none and len(none) == len(names):
+        raise FrnError(f"{where}: has no class, only photos that belong to none ({', '.join(none)})")
+    kept = {name: members[name] for name in names if name not in none}
+    return ClassFiles(kept, others, skipped=list(map(str, skipped)), notes=notes)
+
+
+def _project(path: Path) -> ClassFiles:
+    project = load_project(path)
+    classes = {entry.name: [photo.path for photo in entry.supports] for entry in project.state.classes}
+    members = {name: photos for name, photos in classes.items() if photos}
+    if not members:
+        raise FrnError(f"{path}: has no class with a photo")
+    empty = [f"class {name!r} has no photos" for name in classes if name not in members]
+    others, model = [photo.path for photo in project.state.others], project.model.locate(path.parent)
+    return ClassFiles(members, others, skipped=empty, project=project, model=model)
