@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from frn.errors import FrnError, FrnWarning
 from frn.estimator.fitted import Answer, Fitted, embed_all
-from frn.estimator.labels import Labels, as_known, as_labels, check_kind
+from frn.estimator.labels import Labels, as_known, as_labels, check_kind, label_type, read_labels
 from frn.estimator.loading import classifier_file, load_classifier, load_extractor
 from frn.estimator.photos import NO_FILE, Photo, expanded, list_photos, path_of, several
 from frn.inference.any_head import classifier_over
@@ -69,6 +69,8 @@ class FewShotClassifier:
 
         Raises FrnError if the model does not exist.
         """
+        if not isinstance(model, str | Path):
+            raise FrnError(f"model must be a name or a path, not {model!r}")
         resolve(model)
         self.model = model
         self.threshold = check_threshold(threshold)
@@ -183,7 +185,8 @@ class FewShotClassifier:
     def save(self, path: str | Path, *, replace: bool = False) -> None:
         """Write a project file (`X.frn.json`) that refers to photos by path and to classes by name.
 
-        Raises FrnError if photos were not given as files, or the file already exists and `replace` is not set.
+        The type of the labels is kept. Raises FrnError if they are neither text, numbers nor booleans, photos were not
+        given as files, or the file already exists and `replace` is not set.
         """
         path, fitted = expanded(path), self._fitted
         classifier = fitted.classifier
@@ -192,6 +195,7 @@ class FewShotClassifier:
         state = dataclasses.replace(classifier.state, threshold=classifier.threshold_override)
         reference = ModelReference.of(str(fitted.opened[0]), classifier.extractor, path.parent)
         document = fitted.document | ({"head": classifier.kept_head} if classifier.kept_head else {})
+        document |= {"labels": label_type(fitted.labels)}
         save_project(path, Project(reference, state, document), replace=replace)
 
     @classmethod
@@ -210,7 +214,7 @@ class FewShotClassifier:
         classifier, skipped = load_classifier(path, device=device)
         for each in skipped:
             warnings.warn(str(each), stacklevel=2)
-        labels = as_labels(list(classifier.classes))
+        labels = read_labels(list(classifier.classes), project.document.get("labels"))
         loaded._now = Fitted(classifier, labels, loaded._parameters, project.document)
         return loaded
 

@@ -4,7 +4,8 @@ Internally a class is identified by its name, `str(label)`. This module does not
 """
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,30 +16,55 @@ from frn.projects.names import match_names, normal
 
 Labels: TypeAlias = NDArray[Any]
 """Labels (n,) of one type."""
+READERS: dict[object, Callable[[str], Any]] = {"int": int, "float": float, "bool": {"True": True, "False": False}.get}
+"""Types of labels, apart from text, that a project keeps, and how to read them from the names of classes."""
 
 
 def as_labels(given: Iterable[Any]) -> Labels:
     """Return labels (n,) as an array of text or numbers.
 
-    Raises FrnError if the labels are not a list of single labels, or mix text and numbers.
+    Raises FrnError if the labels are not a list of single labels, have other types, or mix text and numbers.
     """
-    if isinstance(given, str):
-        raise FrnError("labels must be a list with one label per photo")
+    if isinstance(given, str | bytes | set | frozenset | Mapping) or not isinstance(given, Iterable):
+        raise FrnError(f"labels must be a list with one label per photo, not {type(given).__name__}")
     array = np.asarray(given) if hasattr(given, "dtype") else np.array(list(given), dtype=object)
     if array.ndim == 2 and array.shape[1] == 1:  # a column of a table
         array = array[:, 0]
     if array.ndim != 1:
         raise FrnError(f"labels must be a list with one label per photo, not an array of shape {array.shape}")
-    listed = array.tolist()
+    listed = [label.item() if isinstance(label, np.generic) else label for label in array.tolist()]
     for place, label in enumerate(listed):
         if label is None or label != label:  # NaN is not equal to itself
             raise FrnError(f"label number {place + 1} is {label}: every photo needs a label")
-    is_text = {isinstance(label, str) for label in listed}
-    if len(is_text) > 1:
+        if type(label) not in (str, bytes, bool, int, float):  # not an enum, which numpy would store as its text
+            raise FrnError(f"label number {place + 1} is {label!r}: labels must be text or numbers")
+    if len({type(label) if isinstance(label, str | bytes) else int for label in listed}) > 1:
         raise FrnError("labels must be all text or all numbers")
-    if True in is_text:
-        return np.array([normal(label) for label in listed])
-    return np.array(listed) if array.dtype == object else array
+    listed = [normal(label) if isinstance(label, str) else label for label in listed]
+    labels = np.array(listed, dtype=array.dtype if array.dtype.kind in "biuf" else None)
+    if labels.tolist() != listed:  # numpy drops trailing NULs, and large integers next to negative ones lose digits
+        raise FrnError("numpy cannot store these labels together without changing one. Use text labels.")
+    return labels
+
+
+def label_type(labels: Labels) -> str:
+    """Return the type with which a project keeps labels. Raises FrnError if it would lose the type."""
+    names = {type(label).__name__ for label in labels.tolist()}
+    if len(names) == 1 and names <= {"str", *READERS}:
+        return names.pop()
+    raise FrnError(
+        f"a project keeps labels that are text, whole numbers, floats or booleans, not {' and '.join(sorted(names))}. "
+        "Fit again with such labels, for example label.decode() for bytes."
+    )
+
+
+def read_labels(names: Sequence[str], type_name: object) -> Labels:
+    """Return the labels of classes of a project; text if the names do not have the project's type of labels."""
+    with suppress(KeyError, ValueError, TypeError):
+        labels = np.array(list(map(READERS[type_name], names)))
+        if list(map(str, labels.tolist())) == list(names):
+            return labels
+    return as_labels(names)
 
 
 def as_known(labels: Labels, classes: Labels) -> Labels:

@@ -8,7 +8,7 @@
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
@@ -38,8 +38,10 @@ def path_of(photo: Photo) -> Path:
 def expanded(path: str | Path) -> Path:
     """Return a path or `file:` URL, with `~` replaced by the home folder. A file named `~x.jpg` keeps its name.
 
-    Raises FrnError for a file on another machine.
+    Raises FrnError for a file on another machine, and for other types.
     """
+    if not isinstance(path, str | Path):
+        raise FrnError(f"a file is named by text or a Path, not {path!r}")
     named = path_of_url(path) if isinstance(path, str) else path
     return Path(os.path.expanduser(named))  # noqa: PTH111  # pathlib's own raises RuntimeError
 
@@ -57,6 +59,8 @@ def several(photos: Iterable[Photo]) -> Iterable[Photo]:
     one_array = getattr(photos, "ndim", 0) == 3 and tuple(getattr(photos, "shape", ()))[-1:] == (3,)
     if isinstance(photos, str | Path | bytes | Image.Image) or hasattr(photos, "read") or one_array:
         raise FrnError("photos must be a list: put a single photo in brackets")
+    if isinstance(photos, set | frozenset | Mapping) or not isinstance(photos, Iterable):
+        raise FrnError(f"photos must be a list, whose order labels and answers follow, not {type(photos).__name__}")
     if isinstance(photos, np.ndarray) and photos.ndim == 2 and photos.shape[1] == 1 and photos.dtype.kind in "OUS":
         column: list[Photo] = photos[:, 0].tolist()
         return column

@@ -58,7 +58,7 @@ class ResultsFile:
         self._open(resume=resume)
 
     def _open(self, *, resume: bool) -> None:
-        path = self.path
+        path = Path(os.path.realpath(self.path))
         self._lock = Lock(beside(path, LOCK))
         try:
             if not self._lock.acquire():  # also creates the folder

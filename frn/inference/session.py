@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from numbers import Real
 from pathlib import Path
+from typing import Any
 
 from frn.errors import FrnError
 from frn.images.boxes import split_box
@@ -351,8 +353,9 @@ def check_name(name: str) -> str:
     return name
 
 
-def check_threshold(threshold: float | None) -> float | None:
-    """Return a threshold. Raises FrnError if the threshold is neither None nor between 0 and 1."""
-    if threshold is not None and not 0 <= threshold <= 1:
-        raise FrnError(f"the threshold must be between 0 and 1, not {threshold}")
+def check_threshold(threshold: Any) -> float | None:
+    """Return a threshold. Raises FrnError if the threshold is neither None nor a number between 0 and 1."""
+    is_number = isinstance(threshold, Real) and not isinstance(threshold, bool)
+    if threshold is not None and not (is_number and 0 <= threshold <= 1):
+        raise FrnError(f"the threshold must be a number between 0 and 1, not {threshold!r}")
     return threshold

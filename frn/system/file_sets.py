@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from frn.errors import FrnError
-from frn.system.files import LOCK, PART, beside, remove, sync_path, write_atomically
+from frn.system.files import LOCK, PART, beside, remove, require_writable, sync_path, write_atomically
 from frn.system.processes.locks import lock
 
 _AT_CWD, _EXCHANGE = -100, 2
@@ -34,6 +34,14 @@ def new_folder(path: Path) -> Iterator[Path]:
             raise FrnError(f"{path}: already exists. Choose a folder that does not exist yet.", code="exists")
         sync_tree(new)
         os.rename(new, path)  # noqa: PTH104
+
+
+def require_new_folder(path: Path) -> None:
+    """Raise FrnError, before the work, if `new_folder` could not create a folder."""
+    if path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
+        raise FrnError(f"{path}: already exists. Choose a folder that does not exist yet.", code="exists")
+    if not path.exists():
+        require_writable(path)
 
 
 def write_set(folder: Path, files: Mapping[str, bytes], *, instead_of: Collection[str] = ()) -> None:

@@ -9,6 +9,7 @@ from frn.cli.shell import console, options
 from frn.errors import FrnError
 from frn.inference.records import Groups
 from frn.models.zoo import DEFAULT_MODEL
+from frn.system.file_sets import require_new_folder
 
 if TYPE_CHECKING:
     from frn.inference.extractor import Embedded, Extractor
@@ -40,7 +41,8 @@ def group(
     from frn.inference.project import is_project
     from frn.ridge.unlabelled.groups import group as found_in
 
-    if out.exists() and (is_project(out) or not out.is_dir() or any(out.iterdir())):
+    require_new_folder(out)
+    if is_project(out) and out.exists():
         raise FrnError(f"{out}: already exists. Give another --out.")
     extractor = load_extractor(model, device, tta or "none")
     read, unread = _read(extractor, names)

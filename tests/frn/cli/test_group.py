@@ -86,4 +86,4 @@ def test_an_existing_project_or_file_is_refused_at_once(photos: Path, tmp_path: 
     for name in ("old.frn.json", "file"):
         (tmp_path / name).write_text("{}")
         told = group(*photos.iterdir(), "--out", tmp_path / name).stderr
-        assert told == f"error: {tmp_path / name}: already exists. Give another --out.\n"
+        assert told.startswith(f"error: {tmp_path / name}: already exists. ")

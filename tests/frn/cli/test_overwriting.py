@@ -4,6 +4,7 @@ import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 import typer
@@ -88,6 +89,27 @@ def test_file_not_written_by_frn_is_kept_without_replace(tmp_path: Path, key: tu
     assert result.stderr.startswith("error: ") or "\nerror: " in result.stderr
     assert file.read_bytes() == b"of others"
     assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+UNUSABLE = [*FILES, ("group", "--out")]
+
+
+@pytest.mark.parametrize("kind", ["below a file", "link"])
+@pytest.mark.parametrize("key", UNUSABLE, ids=" ".join)
+def test_unusable_target_is_refused_before_a_model_is_opened(
+    key: tuple[str, str], kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link leads to a folder, which no command writes as a file, and which `frn group` cannot put into its place."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").touch()
+    name, words = FILES.get(key, ("new", [MOTHS / "eyed footman"]))
+    target = tmp_path / ("file" if kind == "below a file" else "") / name
+    if kind == "link":
+        target.symlink_to(tmp_path / "folder", target_is_directory=True)
+    monkeypatch.setattr("frn.inference.extractor.Extractor.__init__", MagicMock(side_effect=AssertionError("opened")))
+    result = frn(key[0], *words, key[1], target)
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert result.stderr.startswith(f"error: {target}: ")
 
 
 def with_replace() -> list[tuple[str, str]]:

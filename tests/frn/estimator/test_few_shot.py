@@ -1,5 +1,6 @@
 """The Python API: files, images and arrays in; labels, probabilities, projects and ONNX files out."""
 
+import enum
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -148,6 +149,72 @@ def test_mistakes_are_reported(fitted: FewShotClassifier, tmp_path: Path) -> Non
     for call, reason in refused:
         with pytest.raises(ValueError, match=reason):
             call()
+
+
+class Colour(enum.Enum):
+    red = 1
+    blue = 2
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [["jay", "wren"], [1, 2], [np.int64(3), np.int64(4)], [2**70, 1], [0.5, 1e-7], [np.float32(0.1), 2], [True, False]],
+    ids=str,
+)
+def test_project_keeps_the_type_of_labels(labels: list[Any], tmp_path: Path) -> None:
+    photos = [path for paths in sample_files(2).values() for path in paths][:4]
+    y = [labels[place // 2] for place in range(4)]
+    before = FewShotClassifier("conv4").fit(photos, y)
+    before.save(tmp_path / "x.frn.json")
+    after = FewShotClassifier.load(tmp_path / "x.frn.json")
+    assert [(type(label), label) for label in after.classes_.tolist()] == [
+        (type(label), label) for label in before.classes_.tolist()
+    ]
+    assert after.score(photos, y) == before.score(photos, y) == 1
+    text = (tmp_path / "x.frn.json").read_text().replace('"name": "', '"name": "renamed ')
+    (tmp_path / "x.frn.json").write_text(text)  # as the app does: the names are no longer numbers
+    assert {name[:8] for name in FewShotClassifier.load(tmp_path / "x.frn.json").classes_} == {"renamed "}
+
+
+@pytest.mark.parametrize(
+    ("labels", "reason"),
+    [
+        ([None, "a"], "label number 1 is None: every photo needs a label"),
+        ([*Colour], "label number 1 is <Colour.red: 1>: labels must be text or numbers"),
+        ([(1,), (2, 3)], r"label number 1 is \(1,\): labels must be text or numbers"),
+        ([(1, 2), (3, 4)], r"not an array of shape \(2, 2\)"),
+        (["a", "a\0"], "numpy cannot store these labels"),
+        ([b"a", "a"], "labels must be all text or all numbers"),
+        (np.array([b"jay", b"wren"]), "a project keeps labels that are text, .* not bytes"),
+    ],
+    ids=str,
+)
+def test_labels_that_a_project_cannot_keep_are_refused(labels: Any, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(FrnError, match=reason):
+        FewShotClassifier("conv4").fit(QUERIES[:2], labels).save(tmp_path / "x.frn.json")
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        (lambda few: type(few)(threshold="0.5"), "threshold must be a number between 0 and 1, not '0.5'"),
+        (lambda few: type(few)(threshold=True), "threshold must be a number between 0 and 1, not True"),
+        (lambda few: type(few)(5), "model must be a name or a path, not 5"),
+        (lambda few: few.fit(set(QUERIES[:2]), [1, 2]), "photos must be a list, whose order .* not set"),
+        (lambda few: few.fit({"a": {QUERIES[0]}}), "photos must be a list, whose order .* not set"),
+        (lambda few: few.fit(QUERIES[:2], {1, 2}), "labels must be a list with one label per photo, not set"),
+        (lambda few: few.fit(QUERIES[:2], 5), "labels must be a list with one label per photo, not int"),
+        (lambda few: few.predict(None), "photos must be a list, whose order .* not NoneType"),
+        (lambda few: few.predict({QUERIES[0]}), "photos must be a list, whose order .* not set"),
+        (lambda few: few.save(5), "a file is named by text or a Path, not 5"),
+        (lambda few: few.load(None), "a file is named by text or a Path, not None"),
+    ],
+)
+def test_arguments_of_the_wrong_type_give_one_clear_error(
+    call: Callable[[Any], object], reason: str, fitted: FewShotClassifier
+) -> None:
+    with pytest.raises(FrnError, match=reason):
+        call(fitted)
 
 
 def test_a_photo_passed_twice_counts_once() -> None:
