@@ -1,6 +1,12 @@
-"""Compare the speed of an exported extractor with torch, and of a whole exported classifier with its extractor."""
+"""Compare an exported extractor with torch, a whole classifier with its extractor, and `frn classify` with a loop."""
 
+import subprocess
+import sys
+import tempfile
+import time
 from collections.abc import Mapping
+from pathlib import Path
+from statistics import median
 from typing import Annotated
 
 import numpy as np
@@ -80,6 +86,54 @@ def enroll_moths(extractor: Extractor, way: int = 5) -> dict[str, EnrolledClass]
     return {name: enroll(supports, extractor.head) for name, supports in zip(moths.names, maps, strict=True)}
 
 
+BARE = """import pathlib, sys
+import numpy, onnxruntime
+from PIL import Image
+session, size, length = onnxruntime.InferenceSession(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+for path in sorted(pathlib.Path(sys.argv[4]).iterdir()):
+    image = Image.open(path).convert("RGB")
+    image = image.resize([round(side * length / min(image.size)) for side in image.size], Image.Resampling.BILINEAR)
+    left, top = (image.width - size) // 2, (image.height - size) // 2
+    pixels = numpy.asarray(image.crop((left, top, left + size, top + size)), dtype=numpy.float32) / 255
+    session.run(None, {"images": pixels.transpose(2, 0, 1)[None]})
+"""
+"""A loop of Pillow and onnxruntime without anything else, as a program of its own."""
+
+
+def time_command(extractor: Extractor, *, photos: int, way: int, rounds: int, side: int = 320) -> dict[str, float]:
+    """Return the seconds of the processes "bare loop" and "frn classify --json" over JPEG photos of this side.
+
+    The classes have been enrolled before. The processes alternate; each time is the median of the rounds.
+    """
+    moths = draw_classes(way, 5 + -(-photos // way), size=64, seed=0)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        (folder / "photos").mkdir()
+        for number, pixels in enumerate(moths.images().reshape(-1, 64, 64, 3)):
+            label, place = divmod(number, 5 + -(-photos // way))
+            home = folder / "classes" / moths.names[label] if place < 5 else folder / "photos"
+            home.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels).resize((side, side)).save(home / f"{number:05}.jpg")
+        (folder / "features.onnx").write_bytes(extractor.data)
+        for path in sorted((folder / "photos").iterdir())[photos:]:
+            path.unlink()
+        transform, features = extractor.transform, folder / "features.onnx"
+        numbers = (transform.size, transform.length)
+        words = {
+            "bare loop": ["-c", BARE, features, *numbers, folder / "photos"],
+            "frn classify": ["-m", "frn", "classify", folder / "classes", folder / "photos", "--json"],
+        }
+        words["frn classify"] += ["--model", extractor.where]
+        seconds: dict[str, list[float]] = {name: [] for name in words}
+        for turn in range(rounds + 1):  # the first turn fills the caches
+            for name, arguments in words.items():
+                start = time.perf_counter()
+                subprocess.run([sys.executable, *map(str, arguments)], check=True, stdout=subprocess.DEVNULL)
+                if turn:
+                    seconds[name].append(time.perf_counter() - start)
+    return {name: median(times) for name, times in seconds.items()}
+
+
 IMAGES = ((64, 64), (480, 640))
 """Heights and widths of the photos for the whole classifier. An image of the model's own size is also timed."""
 
@@ -88,10 +142,14 @@ def main(
     model: Annotated[str, typer.Option(help="Model file, run folder or shipped name.")] = DEFAULT_MODEL,
     batch: Annotated[list[int] | None, typer.Option(min=1, help="Images at once.", show_default="1 and 16")] = None,
     way: Annotated[int, typer.Option(min=1, help="Classes of the classifier.")] = 5,
+    photos: Annotated[int, typer.Option(help="Photos for whole processes of `frn classify` (0: none).")] = 0,
     rounds: AnyRounds = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare an exported model with torch, and a whole classifier with its parts: 5 shots, one thread."""
+    """Compare an exported model with torch, and a whole classifier with its parts: 5 shots, one thread.
+
+    --photos compares the whole process of `frn classify` with a bare loop of Pillow and onnxruntime, on all cores.
+    """
     with user_errors():
         loaded = load_model(model)
         features = features_graph(loaded).SerializeToString()
@@ -112,8 +170,13 @@ def main(
             what, whole = f"classifier, {width} x {height}", f"{ms['classifier']:.2f}"
             for name, beside in (("extractor", "its extractor"), ("library", "frn classify's way")):
                 rows.append((what, whole, beside, f"{ms[name]:.2f}", f"{longer[name]:.2f} times as long"))
+    whole_processes = time_command(extractor, photos=photos, way=way, rounds=rounds or 5) if photos else {}
+    if whole_processes:
+        bare, ours = whole_processes["bare loop"], whole_processes["frn classify"]
+        what, ratio = f"frn classify, {photos:,} photos", f"{ours / bare:.2f} times as long"
+        rows.append((what, f"{1000 * ours:.0f}", "bare loop", f"{1000 * bare:.0f}", ratio))
     sizes = {"way": way, "megabytes": len(classifier) / 1e6}
-    found = {"model": model, **sizes, "extractor": batches, "classifier": images}
+    found = {"model": model, **sizes, "extractor": batches, "classifier": images, "processes": whole_processes}
     if as_json:
         print_json(found)
     else:

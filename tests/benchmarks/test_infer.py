@@ -4,13 +4,14 @@ import pytest
 import torch
 from frn_export.graphs.backbone import features_graph
 from frn_export.graphs.classifier import classifier_graph
-from infer import enroll_moths, time_classifier, time_extractor
+from infer import enroll_moths, time_classifier, time_command, time_extractor
 
 from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform
 from frn.inference.extractor import Extractor
 from frn.models.header import ModelConfig
 from frn.models.model import Model
+from frn.models.zoo import assets_folder
 
 
 def small(method: str = "frn") -> tuple[Model, Extractor]:
@@ -33,6 +34,11 @@ def test_classifier_and_its_parts_are_timed_alternately() -> None:
     classifier = classifier_graph(extractor.data, classes).SerializeToString()
     milliseconds = time_classifier(extractor, classifier, classes, height=40, width=50, rounds=1)
     assert set(milliseconds) == {"extractor", "library", "classifier"}
+
+
+def test_processes_are_timed_alternately() -> None:
+    extractor = Extractor.open(assets_folder() / "models" / "conv4.onnx", device="cpu", threads=1)
+    assert set(time_command(extractor, photos=3, way=2, rounds=1)) == {"bare loop", "frn classify"}
 
 
 def test_model_without_frn_head_exports_no_classifier() -> None:

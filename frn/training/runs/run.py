@@ -96,8 +96,8 @@ class RunFolder:
         """Raise FrnError if the folder contains a run, other files with the same names, or folders."""
         if self.last.exists():
             raise FrnError(f"{self.path}: already contains a run. Add --resume to continue it, or give another --out.")
+        require_writable(self.config)
         if self.config.exists():
-            require_writable(self.config)
             return
         for file in (self.best, self.metrics):
             if file.exists():
