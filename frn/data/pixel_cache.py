@@ -34,7 +34,7 @@ from frn.system.files import beside, read_json
 from frn.system.hardware import cores
 from frn.system.processes.locks import lock
 
-PIXEL_CACHE_VERSION = 3
+PIXEL_CACHE_VERSION = 4
 Progress = Callable[[int, int], None]
 """Callback with the number of finished images and the total."""
 

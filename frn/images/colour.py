@@ -12,6 +12,7 @@ import numpy as np
 from PIL import Image
 
 from frn.images.depth import DEEP, shallow, white_level
+from frn.images.png_colours import profile_of
 
 STRIP = 1 << 18
 """Pixels converted and scaled at a time."""
@@ -46,27 +47,28 @@ SRGB = Path(__file__).with_name("srgb.icc")
 """The sRGB profile of libvips (Compact ICC Profiles, CC0); littleCMS's own rounds differently."""
 
 
-def to_rgb(image: Image.Image) -> Image.Image:
-    """Convert any mode to RGB: see `converter`."""
-    convert = converter(image)
+def to_rgb(image: Image.Image, part: Image.Image | None = None) -> Image.Image:
+    """Convert an image of any mode, or a part of it, to RGB: see `converter`."""
+    convert, part = converter(image), part or image
     if is_plain(convert):
-        return image
-    result = Image.new("RGB", image.size)
-    for box in strips((0, 0, *image.size)):
-        result.paste(convert(image.crop(box)), box)
+        return part
+    result = Image.new("RGB", part.size)
+    for box in strips((0, 0, *part.size)):
+        result.paste(convert(part.crop(box)), box)
     return result
 
 
 def converter(image: Image.Image) -> Convert:
     """Return a function that converts any part of an image to sRGB.
 
-    High-bit-depth grey values are rescaled, colours are converted by the ICC profile, and transparency becomes white.
+    High-bit-depth grey values are rescaled, colours are converted by the ICC profile or the chunks of a PNG, and
+    transparency becomes white.
     """
     see_through = image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info
     deep = image.mode in DEEP
     grey = deep or image.mode in ("L", "LA", "La", "1")
     colours = "CMYK" if image.mode == "CMYK" else "L" if grey else "RGB"
-    to_srgb = srgb_converter(image.info.get("icc_profile"), colours)
+    to_srgb = srgb_converter(profile_of(image, colours), colours)
     if image.mode == "RGB" and not see_through:
         return to_srgb
     white, key = _white_level(image) if deep else 0.0, image.info.get("transparency")

@@ -9,7 +9,9 @@ from PIL import Image, JpegImagePlugin, UnidentifiedImageError
 
 from frn.errors import FrnError, shorten
 from frn.images import depth, kinds
-from frn.images.colour import SIDEWAYS, UPRIGHT, shrunk, to_rgb
+from frn.images.boxes import Box, box_name
+from frn.images.colour import SIDEWAYS, UPRIGHT, shrunk, to_rgb, upright
+from frn.images.png_colours import coding_points, profile_of
 from frn.images.transforms import EvaluationTransform
 
 FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "BMP", "GIF", "TIFF", "PPM")
@@ -42,15 +44,25 @@ class DecodeRequest:
     """Largest length of the longer side, in pixels."""
     stored: bool = False
     """Whether to keep the stored orientation, and the colours of grey and RGB images with their profile."""
+    box: Box | None = None
+    """Requested part, in pixels of the whole upright photo, of which a very large JPEG is decoded smaller."""
 
-    def finish(self, image: Image.Image, orientation: int) -> Image.Image:
-        """Convert a decoded image to the requested form."""
+    def finish(self, image: Image.Image, orientation: int, whole: tuple[int, int], where: str) -> Image.Image:
+        """Convert a decoded image to the requested form; `whole` is the size of the whole upright photo.
+
+        Raises FrnError if the requested part has no pixel.
+        """
+        if self.box is not None:
+            return to_rgb(image, _cut(image, orientation, self.box, whole, where))
         if self.transform is not None:
             return Image.fromarray(self.transform(image, orientation))
         if self.longest is not None:
             return shrunk(image, orientation, self.longest)
         if self.stored:
-            return image if image.mode in ("L", "RGB") and "transparency" not in image.info else to_rgb(image)
+            if image.mode not in ("L", "RGB") or "transparency" in image.info:
+                return to_rgb(image)
+            image.info["icc_profile"] = profile_of(image, image.mode)
+            return image
         return upright_rgb(image)
 
 
@@ -84,11 +96,13 @@ def decode_in_process(
                     )
                 raw = depth.raw_mode(image)
                 image.load()
+                image.info["cicp"] = coding_points(data) if image.format == "PNG" else None
                 depth.match_key(image, raw)
                 orientation = _orientation(image)
                 if orientation in SIDEWAYS:
                     width, height = height, width
-                return request.finish(depth.rescale(image, raw, data), orientation), (width, height)
+                whole = width, height
+                return request.finish(depth.rescale(image, raw, data), orientation, whole, where), whole
     except FrnError:
         raise
     except UnidentifiedImageError as error:
@@ -103,6 +117,16 @@ def decode_in_process(
         if lacks_only_its_end(data):
             return decode_in_process(data + JPEG_END, where, request, alone)
         raise FrnError(f"{where}: is damaged and cannot be decoded ({shorten(error)})") from error
+
+
+def _cut(image: Image.Image, orientation: int, box: Box, whole: tuple[int, int], where: str) -> Image.Image:
+    right, bottom = min(box.left + box.width, whole[0]), min(box.top + box.height, whole[1])
+    if box.left >= right or box.top >= bottom:
+        raise FrnError(f"{box_name(where, box)}: the box has no pixel of the photo, which is {whole[0]} x {whole[1]}")
+    width, height = image.size if orientation not in SIDEWAYS else image.size[::-1]
+    x, y = width / whole[0], height / whole[1]
+    ends = max(round(right * x), int(box.left * x) + 1), max(round(bottom * y), int(box.top * y) + 1)
+    return upright(image, (int(box.left * x), int(box.top * y), *ends), orientation)
 
 
 def _opened(data: bytes) -> Image.Image:

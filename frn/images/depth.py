@@ -89,9 +89,9 @@ def rescale(image: Image.Image, raw: str, data: bytes) -> Image.Image:
     """
     if not raw.startswith(("RGB;16", "RGBA;16", "RGBX;16")) or image.mode not in ("RGB", "RGBA"):
         return image
-    bands = image.split()
-    if max(int(np.asarray(band).max()) for band in bands[:3]) > 127:
+    if max(most for _, most in image.getextrema()[:3]) > 127:  # type: ignore[misc]
         return image
+    bands = image.split()
     low = _lower_bytes(data, raw).split() if image.width * image.height <= EXACT else [None] * 3
     deep = [_joined(upper, lower) for upper, lower in zip(bands[:3], low[:3], strict=True)]
     white = white_level(image, max(float(band.max(initial=0)) for band in deep))

@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image
 
 from frn.errors import FrnError
-from frn.images.boxes import Box, split_box
+from frn.images.boxes import split_box
 from frn.images.decoding import DecodeRequest, decode_in_process
 from frn.images.depth import ShallowDataWarning, say
 from frn.images.kinds import HEIF_EXTENSIONS
@@ -67,22 +67,13 @@ def read_file(path: Path) -> bytes:
     if box is not None:
         if split_box(file)[1] is not None:
             raise FrnError(f"{file.name[:80]}: has a box already. Give one box, in pixels of the whole photo.")
-        return _cut(*_decode(read_file(file), str(file), DecodeRequest()), box, path)
+        encoded = io.BytesIO()
+        part, _ = _decode(read_file(file), str(file), DecodeRequest(box=box))
+        part.save(encoded, "PNG", compress_level=1)
+        return encoded.getvalue()
     if not (data := read_whole(path, MAX_BYTES)):
         raise FrnError(f"{path}: is empty (0 bytes)")
     return data
-
-
-def _cut(image: Image.Image, whole: tuple[int, int], box: Box, where: Path) -> bytes:
-    """Cut out a box in pixels of the whole photo, of which a very large JPEG is decoded at a lower resolution."""
-    right, bottom = min(box.left + box.width, whole[0]), min(box.top + box.height, whole[1])
-    if box.left >= right or box.top >= bottom:
-        raise FrnError(f"{where}: the box has no pixel of the photo, which is {whole[0]} x {whole[1]}")
-    x, y = image.width / whole[0], image.height / whole[1]
-    ends = max(round(right * x), int(box.left * x) + 1), max(round(bottom * y), int(box.top * y) + 1)
-    data = io.BytesIO()
-    image.crop((int(box.left * x), int(box.top * y), *ends)).save(data, "PNG", compress_level=1)
-    return data.getvalue()
 
 
 def decode(data: bytes, where: Path) -> Image.Image:

@@ -26,7 +26,7 @@ from frn.errors import FrnError
 from frn.images.near_copies import BYTES as LOOK
 from frn.system.caches import APPLICATION, FEATURES, is_feature_store, make_cache_folder
 
-FEATURE_CACHE_VERSION = 4
+FEATURE_CACHE_VERSION = 5
 """Version of the table and of image decoding; a file with another version is replaced."""
 MAX_BYTES = 2 << 30
 BUSY = 5.0

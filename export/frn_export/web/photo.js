@@ -5,7 +5,7 @@ const SIDE = 320;
 
 // Return the upright pixels of an image file as RGB bytes, with transparency on white, and a bitmap to draw.
 export async function decode(file) {
-  // The canvas is sRGB, so the browser applies colour profiles, as `frn classify` does.
+  // The canvas is sRGB, so the browser applies colour profiles and the colour chunks of PNGs, as `frn classify` does.
   const bitmap = await createImageBitmap(file, { imageOrientation: "from-image", premultiplyAlpha: "none" });
   const shrink = Math.min(1, Math.sqrt(MOST / (bitmap.width * bitmap.height)));
   const width = Math.max(1, Math.floor(bitmap.width * shrink));

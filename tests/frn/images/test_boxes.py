@@ -1,5 +1,6 @@
 """Boxes: a part of a photo is named and used like a photo of its own."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from frn.images.opening import open_image
 from frn.inference.feature_cache import content_key
 from frn.inference.session import Support
 from frn.projects.folder_tree import looks_like_image
+from tests import processes
 
 
 @pytest.fixture
@@ -81,3 +83,19 @@ def test_a_box_of_a_photo_decoded_at_a_lower_resolution(tmp_path: Path, monkeypa
     assert green + blue < 30
     with pytest.raises(FrnError, match="which is 800 x 640"):
         open_image(Path(f"{file}#xywh=900,0,5,5"))
+
+
+def test_a_box_of_a_large_photo_takes_no_second_copy_of_it(tmp_path: Path) -> None:
+    path, code = (
+        tmp_path / "large.png",
+        (
+            "import pathlib, resource, sys\nfrom frn.images.opening import open_image, read_file\nread_file({small})\n"
+            "peak = lambda: sum(resource.getrusage(who).ru_maxrss for who in (0, -1))\n"
+            "before = peak()\nread_file({path})\nprint((peak() - before) >> 10)"
+        ),
+    )
+    Image.new("RGBA", (9000, 5000), "red").save(path)
+    Image.new("RGB", (30, 30)).save(tmp_path / "small.png")
+    names = [f"pathlib.Path({str(p)!r} + '#xywh=10,20,300,200')" for p in (tmp_path / "small.png", path)]
+    done = processes.run([sys.executable, "-c", code.format(small=names[0], path=names[1])])
+    assert int(done.stdout) < 230  # MiB: Pillow keeps 4 bytes per pixel, 172 MiB; with copies it was 340

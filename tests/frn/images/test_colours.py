@@ -2,7 +2,6 @@
 
 import io
 import struct
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,10 +15,8 @@ from frn.images.colour import srgb_converter, to_rgb
 from frn.images.depth import ShallowDataWarning
 from frn.images.opening import open_image
 from frn.images.transforms import EvaluationTransform
+from tests.pngs import COLOUR_CHUNKS, SWATCHES, png
 from tests.profiles import ADOBE_RGB, DISPLAY_P3, SRGB, cmyk_profile, grey_profile, rgb_profile
-
-GREY, COLOUR = 0, 2
-"""PNG colour types."""
 
 
 @pytest.fixture(autouse=True)
@@ -27,27 +24,6 @@ def said_again() -> Iterator[None]:
     depth.say.cache_clear()
     yield
     depth.say.cache_clear()
-
-
-def png(path: Path, rows: NDArray[np.uint16], bits: int, key: tuple[int, ...] | None = None) -> Path:
-    """Write a PNG of any bit depth, (h, w) or (h, w, 3), which Pillow cannot do."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    flat = rows.reshape(len(rows), -1)
-    if bits == 16:
-        lines = [row.astype(">u2").tobytes() for row in flat]
-    elif bits == 8:
-        lines = [row.astype(np.uint8).tobytes() for row in flat]
-    else:
-        unpacked = [[value >> bit & 1 for value in row for bit in reversed(range(bits))] for row in flat.tolist()]
-        lines = [np.packbits(np.array(row, dtype=np.uint8)).tobytes() for row in unpacked]
-    header = struct.pack(">IIBBBBB", rows.shape[1], rows.shape[0], bits, COLOUR if rows.ndim == 3 else GREY, 0, 0, 0)
-    transparent = b"" if key is None else chunk(b"tRNS", struct.pack(f">{len(key)}H", *key))
-    pixels = chunk(b"IDAT", zlib.compress(b"".join(b"\0" + line for line in lines)))
-    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + transparent + pixels + chunk(b"IEND", b""))
-    return path
 
 
 @pytest.mark.parametrize("bits", [1, 2, 4, 8, 16])
@@ -217,3 +193,36 @@ def test_a_photo_in_a_data_set_keeps_its_profile(tmp_path: Path) -> None:
     colours().save(buffer, "TIFF", icc_profile=PROFILES["p3"])
     with Image.open(io.BytesIO(cropped_png(buffer.getvalue(), "x.tif", (0, 0, 9, 9)))) as image:
         assert image.info["icc_profile"] == PROFILES["p3"]
+
+
+@pytest.mark.parametrize("name", COLOUR_CHUNKS)
+def test_colour_chunks_of_a_png_are_read_as_chromium_reads_them(tmp_path: Path, name: str) -> None:
+    chunks, shown = COLOUR_CHUNKS[name]
+    rows = {8: SWATCHES, 16: SWATCHES * 257}
+    paths = [png(tmp_path / f"{bits}.png", rows[bits], bits, chunks=chunks) for bits in rows]
+    for path in (*paths, Path(f"{paths[0]}#xywh=0,0,9,9")):
+        np.testing.assert_allclose(np.asarray(open_image(path))[0].astype(int), shown, atol=1)
+
+
+@pytest.mark.parametrize("name", ["linear", "gamma and primaries", "equal primaries", "cICP comes before sRGB"])
+def test_colour_chunks_of_a_grey_png_are_read_as_chromium_reads_them(tmp_path: Path, name: str) -> None:
+    chunks, shown = COLOUR_CHUNKS[name]
+    opened = np.asarray(open_image(png(tmp_path / "x.png", SWATCHES[:, :2, 0], 8, chunks=chunks)))
+    np.testing.assert_allclose(opened[0].astype(int), shown[:2], atol=1)
+
+
+def test_colour_chunks_are_used_in_crops_and_pillow_images_and_kept_in_data_sets(tmp_path: Path) -> None:
+    from frn.data.prepare.writer import cropped_png
+
+    chunks, shown = COLOUR_CHUNKS["linear"]
+    path = png(tmp_path / "x.png", SWATCHES.repeat(9, 0), 8, chunks=chunks)
+    crop = EvaluationTransform(size=9)(open_image(path))
+    with Image.open(path) as image:
+        assert np.array_equal(EvaluationTransform(size=9)(image), crop)
+    kept = open_image_of(cropped_png(path.read_bytes(), "x.png", (0, 0, 4, 4)), tmp_path / "kept.png")
+    np.testing.assert_allclose(kept[0].astype(int), shown, atol=1)
+
+
+def open_image_of(data: bytes, path: Path) -> NDArray[np.uint8]:
+    path.write_bytes(data)
+    return np.asarray(open_image(path))
