@@ -68,13 +68,13 @@ class Pretrained(ForeignBackbone):
         maps: Tensor = self.maps(images)
         return with_unit_energy(maps)
 
-    def fill(self, weights: Mapping[str, Tensor], where: Path) -> None:
-        """Load the pretrained weights, except those of the classifier.
+    def fill(self, weights: Mapping[str, Tensor], where: Path, *, assign: bool = False) -> None:
+        """Copy or assign the pretrained weights, except those of the classifier.
 
         Raises FrnError if a weight is missing, unexpected, or has a different shape.
         """
         try:
-            self.maps.net.load_state_dict(self.maps.fitted(weights))
+            self.maps.net.load_state_dict(self.maps.fitted(weights), assign=assign)
         except RuntimeError as error:
             reason = shorten(str(error).partition(":")[2])  # without torch's heading
             raise FrnError(f"{where}: does not match this network: {reason}") from error

@@ -240,15 +240,23 @@ def import_pretrained(name: str, weights: Path, *, size: int | None = None, meth
     how = recipe(name, weights)
     size = size or how.size
     transform = EvaluationTransform(size=size, resize=how.resize(size))
-    model = Model(ModelConfig(backbone=name, method=method, transform=transform, mean=how.mean, std=how.std))
-    assert isinstance(model.backbone, Pretrained)
-    model.backbone.fill(read_weights(weights), weights)
+    config = ModelConfig(backbone=name, method=method, transform=transform, mean=how.mean, std=how.std)
+    tensors = read_weights(weights)
+    with Weightless():  # so that another network's weights are refused before gigabytes are filled with random ones
+        _fill_pretrained(Model(config), tensors, weights, assign=True)
+    model = Model(config)
+    _fill_pretrained(model, tensors, weights)
     digest = sha256(weights)
     model.record = {
         "data": f"not trained here: weights of {name} from {weights.name} (SHA-256 {digest[:12]})",
         "weights": {"backbone": name, "file": weights.name, "sha256": digest},
     }
     return model.eval()
+
+
+def _fill_pretrained(model: Model, weights: Mapping[str, Tensor], path: Path, *, assign: bool = False) -> None:
+    assert isinstance(model.backbone, Pretrained)
+    model.backbone.fill(weights, path, assign=assign)
 
 
 class Weightless(TorchFunctionMode):

@@ -154,19 +154,23 @@ def test_earlier_stage_of_a_timm_network_gives_its_map(tmp_path: Path) -> None:
 def test_small_file_naming_a_huge_network_is_refused_cheaply(tmp_path: Path) -> None:
     """The named network has 644 million weights, but the file contains none."""
     config = ModelConfig(backbone="torchvision:regnet_y_128gf", method="frn", transform=EvaluationTransform(size=384))
-    path = tmp_path / "huge.safetensors"
+    path, bare = tmp_path / "huge.safetensors", tmp_path / "one.safetensors"
     path.write_bytes(model_file({}, header(config, {})))
+    save_file({"a": torch.zeros(3)}, bare)
     assert path.stat().st_size < 500
     code = (
-        "import resource, time, torchvision\nfrom frn.errors import FrnError\n"
-        "from frn.models.model import load_model\n"
+        "import pathlib, resource, time, torchvision\nfrom frn.errors import FrnError\n"
+        "from frn.models.model import import_pretrained, load_model\n"
         "peak, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()\n"
         f"try: load_model({str(path)!r})\nexcept FrnError as error: print(error)\n"
+        f"try: import_pretrained('torchvision:regnet_y_128gf', pathlib.Path({str(bare)!r}))\n"
+        "except FrnError as error: print(error)\n"
         "grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak\n"
         "print(time.process_time() - began, grown)\n"
     )
     done = processes.run([sys.executable, "-c", code])
-    reason, told = done.stdout.splitlines()
+    reason, other, told = done.stdout.splitlines()
+    assert f"{bare}: does not match this network: Missing key(s)" in other
     assert "its weights do not fit a frn model on torchvision:regnet_y_128gf (Missing key(s)" in reason
     seconds, grown = map(float, told.split())
     assert grown < 300 << 10  # in KiB; the network takes 3.3 GB with its weights
