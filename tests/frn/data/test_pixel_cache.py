@@ -91,7 +91,7 @@ def test_changed_file_is_detected_despite_the_same_size_and_date(tmp_path: Path,
 
 
 INDEXES: dict[str, Callable[[str], str]] = {
-    "other version": lambda text: text.replace('"version": 3', '"version": 1'),
+    "other version": lambda text: text.replace('"version": 4', '"version": 1'),
     "other checksum of the pixels": lambda text: re.sub('"pixels_crc32": .', '"pixels_crc32": 9', text),
     "no checksum of the pixels": lambda text: re.sub('"pixels_crc32": [0-9]+,', "", text),
     "infinite": lambda text: re.sub('"pixels_crc32": [0-9]+', '"pixels_crc32": 1e999', text),

@@ -267,7 +267,7 @@ def test_bytes_up_to_a_tenth_of_the_limit_are_kept(tmp_path: Path) -> None:
         assert (store.get_bytes("m", str(size)) is not None) == kept
 
 
-def test_a_file_of_version_4_is_read(tmp_path: Path) -> None:
+def test_a_file_of_version_5_is_read(tmp_path: Path) -> None:
     """The table, the bytes of a row and its checksum keep their meaning as long as the version stays the same."""
     path, value = tmp_path / "f.sqlite", maps(0)
     with contextlib.closing(sqlite3.connect(path)) as database, database:
@@ -277,7 +277,7 @@ def test_a_file_of_version_4_is_read(tmp_path: Path) -> None:
             "used REAL NOT NULL, data BLOB NOT NULL, crc32 INTEGER NOT NULL, PRIMARY KEY (extractor, image)) "
             "WITHOUT ROWID"
         )
-        database.execute("PRAGMA user_version = 4")
+        database.execute("PRAGMA user_version = 5")
         data = bytes(range(20)) + value.tobytes()
         checksum = zlib.crc32(b"('m', 'a', 4, 8)" + data)
         assert zlib.crc32(data, zlib.crc32(b"('m', 'a', 4, 8)")) == checksum
@@ -293,7 +293,7 @@ def test_a_file_of_another_version_is_replaced(tmp_path: Path) -> None:
     store = FeatureStore(path)
     store.put("m", {"a": maps(0)})
     assert store._database is not None
-    store._database.execute("PRAGMA user_version = 3")
+    store._database.execute("PRAGMA user_version = 4")
     store.close()
     again = FeatureStore(path)
     assert again.get("m", "a", SHAPE) is None
@@ -306,7 +306,7 @@ def test_the_file_is_shared_without_syncing_and_waits_five_seconds_for_others(tm
     assert store._database is not None
     settings = ("journal_mode", "synchronous", "busy_timeout", "user_version", "application_id")
     found = [store._database.execute(f"PRAGMA {name}").fetchone()[0] for name in settings]
-    assert found == ["wal", 0, 5000, 4, int.from_bytes(b"frn\0")]
+    assert found == ["wal", 0, 5000, 5, int.from_bytes(b"frn\0")]
 
 
 def test_a_file_that_another_program_is_creating_is_waited_for(tmp_path: Path) -> None:
