@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from frn.errors import FrnError
 from frn.heads.frn import FRNHead
 from frn.inference.extractor import Extractor
-from frn.inference.onnx_runtime import open_session, run_session
+from frn.inference.onnx_runtime import check_model, open_session, run_session
 from frn.models.model import Model
 from frn.models.zoo import HEAD_FILE
 from frn.ridge.enrolment import energy
@@ -87,6 +87,7 @@ def verified_head(model: Model) -> tuple[bytes, Difference]:
     Raises FrnError if the head cannot be exported.
     """
     data = traced_head_graph(model).SerializeToString(deterministic=True)
+    check_model(data, f"the head of {model.config.method} cannot be exported as ONNX: its graph")  # as on opening
     session, head = open_session(data, HEAD_FILE, device="cpu"), copy.deepcopy(model.head).double()
     h, w = model.grid
     generator, share, logits = np.random.default_rng(0), 0.0, None

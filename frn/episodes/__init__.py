@@ -8,6 +8,7 @@ An episode is an integer array (way, shot + queries) of image indices: the suppo
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +62,16 @@ def check_classes(
         f"{where}: class {names[worst]!r} has {sizes[worst]} images, but a {shape.shot}-shot episode with "
         f"{shape.queries} queries needs {shape.per_class}{others}. Lower --shot or --queries, or remove the class."
     )
+
+
+def group_by_class(labels: NDArray[Any]) -> tuple[list[str], NDArray[np.intp]]:
+    """Return class names, and the class of each image (n,), in the order in which the classes first appear in (n,).
+
+    The order does not depend on the type of the labels, so names and numbers of the same classes give equal episodes.
+    """
+    names, first, of_each = np.unique(labels, return_index=True, return_inverse=True)
+    order = first.argsort()
+    return [str(names[i]) for i in order], order.argsort()[of_each]
 
 
 def training_epoch(sizes: Sequence[int], shape: EpisodeShape, *, seed: int, epoch: int, turn: int = 0) -> list[Episode]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import ConcatDataset, Sampler, Subset
 
-from frn.episodes import EpisodeShape, check_classes, evaluation_episode
+from frn.episodes import EpisodeShape, check_classes, evaluation_episode, group_by_class
 from frn.errors import FrnError
 
 
@@ -64,11 +64,9 @@ class EpisodeSampler(Sampler[list[int]]):
             raise FrnError(f"the dataset has {len(dataset)} images but {len(known)} labels")
         if known.ndim != 1:
             raise FrnError(f"labels have shape {known.shape}. Pass one label per image to EpisodeSampler.")
-        names, of_each = np.unique(known, return_inverse=True)
+        names, of_each = group_by_class(known)
         members = [np.flatnonzero(of_each == index) for index in range(len(names))]
-        check_classes(
-            [str(name) for name in names], list(map(len, members)), self.shape, where="the dataset", every_class=False
-        )
+        check_classes(names, list(map(len, members)), self.shape, where="the dataset", every_class=False)
         self.members = [found for found in members if len(found) >= self.shape.per_class]
 
     def __len__(self) -> int:

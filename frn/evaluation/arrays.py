@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from frn.episodes import EpisodeShape, check_classes
+from frn.episodes import EpisodeShape, check_classes, group_by_class
 from frn.errors import FrnError
 from frn.evaluation.accuracy import Result, as_result, summarise
 from frn.evaluation.episodes import episode_accuracies
@@ -37,13 +37,13 @@ def evaluate(
 
     Args:
         features: vectors (n, d), maps (n, r, d) or maps (n, d, h, w).
-        labels: class of each image, (n,).
+        labels: class of each image, (n,), names or numbers; episodes depend only on which images are alike.
         way: classes per episode.
         shot: supports per class.
         queries: queries per class.
         episodes: number of episodes.
         seed: seed of the random episodes.
-        method: a head without trainable layers: frn, proto, simpleshot, cosine, ...
+        method: a head without trainable layers: frn, proto, simpleshot, cosine, logreg, knn, ...
         validation: features and labels of other classes, on which FRN's lambda and gamma are chosen for
             each shot; without them lambda = p / d and rho = 1, for features of mean energy 1. SimpleShot needs
             them, because it subtracts their mean.
@@ -103,9 +103,7 @@ def _by_class(features: Table, labels: Table) -> tuple[NDArray[np.float32], tupl
         )
     if not np.isfinite(maps).all():
         raise FrnError("the features are not all finite numbers")
-    if known.dtype.kind == "O":
-        known = known.astype(str)
-    names, of_each = np.unique(known, return_inverse=True)
+    names, of_each = group_by_class(known.astype(str) if known.dtype.kind == "O" else known)
     order = np.argsort(of_each, kind="stable")
     sizes = tuple(np.bincount(of_each).tolist())
-    return np.ascontiguousarray(maps[order]), sizes, [str(name) for name in names]
+    return np.ascontiguousarray(maps[order]), sizes, names

@@ -26,6 +26,7 @@ from frn.heads.lccrn import LCCRNHead
 from frn.heads.mcl import MCLHead
 from frn.heads.srm import SRMHead
 from frn.heads.tdm import TDMFRNHead, TDMProtoHead
+from frn.heads.vectors.classical import CLASSICAL, ClassicalHead
 from frn.heads.vectors.deepbdc import DeepBDCHead
 from frn.heads.vectors.prototypes import CosineHead, CovarianceHead, ProtoHead, SimpleShotHead
 from frn.heads.vectors.regression import DSNHead, RidgeHead
@@ -47,11 +48,12 @@ HEADS: dict[str, Callable[[int], Head]] = {
     "srm": lambda d: SRMHead(),
     "lccrn": LCCRNHead,
     "mcl": lambda d: MCLHead(),
-    "deepbdc": lambda d: DeepBDCHead(),
+    "deepbdc": DeepBDCHead,
     "frn-tdm": TDMFRNHead,
     "proto-tdm": lambda d: TDMProtoHead(d, pooled=d > SMALL),
     # The authors' rate would move a location of Conv-4, whose features are short, by several times its length.
     "deepemd": lambda d: DeepEMDHead(sfc_rate=1.0 if d <= SMALL else 100.0),
+    **{name: lambda d, fit=fit: ClassicalHead(fit) for name, fit in CLASSICAL.items()},  # type: ignore[misc]
 }
 
 
@@ -93,6 +95,12 @@ def has_auxiliary_loss(name: str) -> bool:
     """Return whether a method is trained with the auxiliary loss by default. Raises as `build_head` does."""
     networks, blocks = maps_for(name)
     return build_head(name, networks * SMALL, ((1, SMALL),) * len(blocks) if len(blocks) > 1 else ()).has_auxiliary_loss
+
+
+def require_trainable(name: str) -> None:
+    """Raise FrnError if a method is fitted to each episode, which leaves nothing to train."""
+    if name in CLASSICAL:
+        raise FrnError(f"method {name!r} is fitted to each episode. Use it in `frn eval --method`; it is not trained.")
 
 
 def _factory(name: str) -> Callable[[Any], object]:

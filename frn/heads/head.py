@@ -17,6 +17,8 @@ class Head(nn.Module):
     scaled_maps = False
     """Whether the head expects maps divided by the backbone's `map_scale` (supplement, Hyperparameters)."""
 
+    separable = False
+    """Whether a class's logits depend on its own supports only, so that classes may have different numbers of them."""
     has_auxiliary_loss = False
     """Whether training adds the auxiliary loss (Eq. 11) by default."""
 

@@ -29,6 +29,7 @@ class LCCRNHead(Head):
     All maps have unit locations.
     """
 
+    separable = True
     networks = 2
     has_auxiliary_loss = True
 

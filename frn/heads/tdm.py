@@ -33,12 +33,16 @@ class ChannelWeights(nn.Module):
         number = torch.arange(prototypes.shape[0], device=prototypes.device)
         own = number[:, None] == number
         others = distances.masked_fill(own[..., None], torch.inf).amin(1)
-        classes = (self.within(distances[own]) + self.between(others)) / 2
-        of_queries = (query - query.mean(-1, keepdim=True)).square().mean(1)  # q, d
-        weights = (classes[:, None] + self.query(of_queries)) / 2
+        classes = (self.within(_scatter(prototypes)) + self.between(others)) / 2
+        weights = (classes[:, None] + self.query(_scatter(query))) / 2
         if self.training:
             weights = (weights + NOISE * (2 * torch.rand_like(weights) - 1)).clamp(0, 2)
         return weights
+
+
+def _scatter(maps: Tensor) -> Tensor:
+    """Return the mean squared distance of each channel from the mean channel of its map: (n, r, d) to (n, d)."""
+    return (maps - maps.mean(-1, keepdim=True)).square().mean(1)
 
 
 class SandGlass(nn.Module):

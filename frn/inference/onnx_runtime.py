@@ -73,11 +73,16 @@ Resize Round Shape Sigmoid Slice Softmax Split Sqrt Squeeze Sub Tanh Transpose U
 OPERATORS = frozenset(_OPERATORS.split())
 """Operators that an extractor may use: no loops, branches, random numbers or allocation of data-dependent size."""
 _OF_HEADS = """
-Abs ConstantOfShape Cos Equal EyeLike GatherND IsNaN LessOrEqual Mod NonZero Not OneHot Range ReduceL2 ReduceMax
-ReduceMin Sign Sin Tile
+Abs And ArgMax ArgMin Atan Ceil Celu ConstantOfShape Cos Cosh CumSum Det Einsum Elu Equal EyeLike Floor GatherElements
+GatherND Greater GreaterOrEqual GroupNormalization Hardmax InstanceNormalization IsInf IsNaN Less LessOrEqual LogSoftmax
+LpNormalization Mean Mod NonZero Not OneHot Or Range ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMin
+ReduceProd ReduceSumSquare ScatterElements ScatterND Selu Sign Sin Sinh Softplus Softsign Sum Tan Tile TopK Trilu Xor
 """
 HEAD_OPERATORS = OPERATORS | frozenset(_OF_HEADS.split())
-"""Operators that a head may use. Its sizes follow those of the episode; its process has limited memory."""
+"""Operators that a head may use: arithmetic without loops, branches, randomness or files.
+
+Its sizes follow those of the episode; its process has limited memory. Export checks this list too.
+"""
 
 
 def check_model(data: bytes, where: str) -> dict[str, str]:

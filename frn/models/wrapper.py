@@ -18,8 +18,10 @@ class FRN(nn.Module):
 
     >>> logits = model(support, labels, query)  # images, their classes, images to (queries, way)
     >>> logits = model.process_support_set(support, labels)(query)  # the same
+    >>> logits = model(support, query=query)  # images (way, shot, 3, H, W): without labels, so that it can be exported
 
-    Columns are the classes in the order of their labels. Classes may have different numbers of supports.
+    Columns are the classes in the order of their labels. Classes may have different numbers of supports if the head is
+    `separable`.
     """
 
     def __init__(self, backbone: nn.Module, head: Head | None = None, *, scale: float | None = None) -> None:
@@ -54,9 +56,14 @@ class FRN(nn.Module):
     def forward(self, support: Tensor, labels: Tensor | None = None, query: Tensor | None = None) -> Tensor:
         """Return logits (queries, way) of queries (q, 3, H, W) for a support set; both are normalised as one batch.
 
-        A single argument contains the queries; the processed support set is then used. Raises FrnError if there is no
-        support set.
+        A single argument contains the queries; the processed support set is then used. Labels are read, which breaks a
+        compiled graph; supports (way, shot, 3, H, W) need none. Raises FrnError if there is no support set.
         """
+        if labels is None and query is not None and support.ndim == 5:
+            way, shot = support.shape[:2]
+            maps = self.feature_maps(torch.cat([support.flatten(0, 1), query]))
+            logits: Tensor = self.head(maps[: way * shot].unflatten(0, (way, shot)), maps[way * shot :])
+            return logits
         if labels is None or query is None:
             if labels is not query or not self.pools:
                 raise FrnError("pass support, labels and query, or after process_support_set only query")
@@ -75,7 +82,7 @@ class FRN(nn.Module):
         if len({len(pool) for pool in pools}) == 1:
             logits = self.head(torch.stack(pools), query)
             return logits
-        if not isinstance(self.head, FRNHead):
+        if not self.head.separable:
             raise FrnError(f"{type(self.head).__name__} needs the same number of supports for each class")
         return torch.cat([self.head(pool[None], query) for pool in pools], dim=1)
 

@@ -40,7 +40,7 @@ def reconstruct(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | 
     with torch.autocast(query.device.type, enabled=False):
         query, pool, lam, rho = _prepared(query, pool, lam, rho)
         rows = pool.double()
-        if pool.shape[1] < pool.shape[2]:  # Eq. 8: rho Q S^T (S S^T + lam I)^-1 S
+        if is_fixed(pool.shape[1]) and pool.shape[1] < pool.shape[2]:  # Eq. 8: rho Q S^T (S S^T + lam I)^-1 S
             projector = rows.mT @ torch.cholesky_solve(rows, ridge_factor(rows.mT, lam))
         else:  # Eq. 10: rho Q (S^T S + lam I)^-1 S^T S
             projector = torch.cholesky_solve(gram(rows), ridge_factor(rows, lam))
@@ -108,6 +108,8 @@ def moments_pay(way: int, p: int, queries: int, r: int, d: int) -> bool:
     Work is counted in multiplications of large float32 products on one core, as measured by assets/benchmarks/head.py.
     Products whose result is as large as their factors count twice, because they wait for memory.
     """
+    if not is_fixed(way, p, queries, r):
+        return False
     by_location, squaring = d * d, d**3
     if whitened_pays(p, d):  # the operator is then squared in float64, where a product takes twice as long
         by_location, squaring = p * (p + d), max(d**3, 2 * p * d * (2 * p + d))
@@ -214,7 +216,15 @@ def _checked(solved: Tensor, failed: Tensor, lam: Tensor) -> Tensor:
 
 def whitened_pays(p: int, d: int) -> bool:
     """Return whether the whitened pool (p, d) and a damping (p, p) take less work than the residual operator (d, d)."""
-    return p * (p + d) < d * d
+    return is_fixed(p) and p * (p + d) < d * d
+
+
+def is_fixed(*sizes: int) -> bool:
+    """Return whether sizes are known; they are not in a program that is exported with free ways, shots or queries.
+
+    A branch would fix them, so the forms that suit any size are used then: Eq. 10 and the residual operator.
+    """
+    return not any(isinstance(size, torch.SymInt) for size in sizes)
 
 
 def squared_operator(pool: Tensor, lam: Tensor, rho: Tensor) -> Tensor:

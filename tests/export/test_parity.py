@@ -27,7 +27,7 @@ from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor
-from frn.inference.onnx_runtime import run_session
+from frn.inference.onnx_runtime import HEAD_OPERATORS, ForeignModel, run_session
 from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model
 from frn.ridge.parameters import HeadParameters
@@ -195,6 +195,30 @@ def test_difference_of_another_head_is_a_share_of_the_largest_logit_or_of_one(
     assert verified_head(model)[1].allowed == 2e-5
     shift(monkeypatch, 1e-5, "logits")
     assert verified_head(model)[1].share == pytest.approx(1e-5 / unit, rel=0.05)
+
+
+class Operators(Scaled):
+    """A head of an external package, with operators that none of ours uses."""
+
+    def forward(self, support: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
+        pools, queries = support.mean((1, 2)), query.mean(1)
+        cosines = torch.einsum("qd,wd->qw", queries, pools) / pools.square().sum(-1)
+        best = cosines.topk(1, dim=1).values
+        near = torch.where((cosines < best) & (cosines > 0), cosines, 2 * best)
+        return near + (cosines.argmax(1, keepdim=True) == cosines.argmin(1, keepdim=True)) + pools.logsumexp(1)
+
+
+def test_operators_of_an_exported_head_are_those_that_frn_opens(monkeypatch: pytest.MonkeyPatch) -> None:
+    model: Any = SimpleNamespace(grid=(2, 3), d=4, config=SimpleNamespace(method="own"), head=Operators(1.0))
+    graph, _ = verified_head(model)
+    assert ForeignModel(graph, "head.onnx", "cpu", 1).run(
+        {"support": np.ones((3, 2, 6, 4), np.float32), "query": np.ones((5, 6, 4), np.float32)}
+    ).shape == (5, 3)
+    monkeypatch.setattr("frn.inference.onnx_runtime.HEAD_OPERATORS", HEAD_OPERATORS - {"Einsum"})
+    with pytest.raises(
+        FrnError, match=r"head of own cannot be exported .* uses the operator ai\.onnx\.Einsum, which is not"
+    ):
+        verified_head(model)
 
 
 @pytest.mark.parametrize(("energy", "share"), [(4.0, 0.25), (0.0, 1.0)])

@@ -46,9 +46,9 @@ def evaluate(
     --transductive evaluates the same episodes, and also episodes whose classes have unequal numbers of queries
     (Dirichlet 2), both with and without transductive inference.
 
-    To set its parameters, --method simpleshot also reads train/, and --method frn also reads val/. logreg, ridge, knn,
-    nearest-mean, baseline and baseline++ are fitted to the pooled features of each episode; the last two take seconds
-    per episode.
+    To set its parameters, --method simpleshot also reads train/, and --method frn also reads val/. logreg, ridge-loo,
+    knn, nearest-mean, baseline and baseline++ are fitted to the pooled features of each episode; the last two take
+    seconds per episode.
     """
     given = {name: value for name, value in locals().items() if name not in ("as_json", "preset")}
     from frn.training.presets import find_preset

@@ -11,4 +11,6 @@ def vectors(maps: Tensor, *, pooled: bool) -> Tensor:
 
 def squared_distances(queries: Tensor, prototypes: Tensor) -> Tensor:
     """Return squared Euclidean distances (q, way) of queries (q, n) from prototypes (way, n)."""
+    if torch._C._are_functorch_transforms_active():  # cdist's gradient is wrong under vmap, thus also under jacrev
+        return (queries[:, None] - prototypes).square().sum(-1)
     return torch.cdist(queries, prototypes, compute_mode="donot_use_mm_for_euclid_dist").square()

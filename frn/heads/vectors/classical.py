@@ -1,7 +1,7 @@
 """Common classifiers on the pooled features of the same network, fitted to every episode.
 
 A feature is the mean over the locations of a map, scaled to length one. Free parameters are chosen from the supports:
-the penalty of `logreg` by cross-validation, that of `ridge` by leave-one-out. With one support per class this is
+the penalty of `logreg` by cross-validation, that of `ridge-loo` by leave-one-out. With one support per class this is
 impossible, so both are `USUAL`.
 
 `baseline` and `baseline++` are those of Chen et al. (ICLR 2019), with the steps of their code
@@ -48,7 +48,7 @@ def nearest_neighbours(support: Tensor, query: Tensor) -> Tensor:
     way, shot = support.shape[:2]
     cosines = query @ support.flatten(0, 1).mT
     nearest = cosines.topk(min(NEIGHBOURS, shot), dim=1)
-    votes = torch.zeros(len(query), way, dtype=query.dtype, device=query.device)
+    votes = torch.zeros(query.shape[0], way, dtype=query.dtype, device=query.device)
     return votes.scatter_add(1, nearest.indices // shot, nearest.values)
 
 
@@ -62,7 +62,7 @@ def ridge(support: Tensor, query: Tensor) -> Tensor:
     fitted = (u * kept[:, None]) @ (u.mT @ targets)
     leverage = u.square() @ kept.mT + 1 / len(u)  # n, b; the mean is fitted as well
     left_out = (targets - fitted) / (1 - leverage.mT[..., None]).clamp_min(1e-6)
-    best = penalties[left_out.square().sum((1, 2)).argmin()]
+    best = penalties.index_select(0, left_out.square().sum((1, 2)).argmin(0, keepdim=True))
     return queries @ v @ ((s / (s**2 + best))[:, None] * (u.mT @ targets))
 
 
@@ -146,6 +146,7 @@ class ClassicalHead(Head):
     def __init__(self, fit: Fit) -> None:
         super().__init__()
         self.fit = fit
+        self.separable = fit is nearest_mean
 
     def _logits(self, support: Tensor, query: Tensor) -> Tensor:
         examples, queries = (vectors(maps, pooled=True) for maps in (support, query))
@@ -156,7 +157,7 @@ class ClassicalHead(Head):
 
 CLASSICAL: dict[str, Fit] = {
     "logreg": logistic,
-    "ridge": ridge,
+    "ridge-loo": ridge,
     "knn": nearest_neighbours,
     "nearest-mean": nearest_mean,
     "baseline": baseline,

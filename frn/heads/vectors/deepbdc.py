@@ -21,25 +21,28 @@ ROOT_FLOOR = 1e-5
 class DeepBDCHead(Head):
     """Scores a query by the distance from its matrix to a class's mean matrix; at 1 shot by their product."""
 
-    def __init__(self) -> None:
+    triangle: Tensor
+
+    def __init__(self, d: int) -> None:
+        """Compare maps of d channels."""
         super().__init__()
+        rows, columns = torch.triu_indices(d, d)
+        self.register_buffer("triangle", d * rows + columns, persistent=False)
         self.log_scale = nn.Parameter(torch.tensor(math.log(0.5)))
         """Scale of squared distances per location; the authors' `temperature` is this minus log r."""
 
     def _logits(self, support: Tensor, query: Tensor) -> Tensor:
-        prototypes = brownian(support, self.log_scale).mean(1)  # way, d (d + 1) / 2
-        embedded = brownian(query, self.log_scale)
-        one_shot = torch.as_tensor(support.shape[1], device=embedded.device) == 1  # a tensor, for the tracer
+        prototypes = brownian(support, self.log_scale)[..., self.triangle].mean(1)  # way, d (d + 1) / 2
+        embedded = brownian(query, self.log_scale)[..., self.triangle]
+        one_shot = torch.ones_like(support[0, :, 0, 0]).sum() == 1  # counted, because exporters may fix sizes
         return torch.where(one_shot, embedded @ prototypes.mT, -squared_distances(embedded, prototypes))
 
 
 def brownian(maps: Tensor, log_scale: Tensor) -> Tensor:
-    """Return upper triangles of the centred distance matrices of the channels: (..., r, d) to (..., d (d + 1) / 2)."""
+    """Return the centred distance matrix of the channels, row by row: (..., r, d) to (..., d * d)."""
     products = maps.mT @ maps / maps.shape[-2]
     squares = maps.square().mean(-2)
     squared = (squares[..., None, :] + squares[..., None] - 2 * products).clamp(min=0)
     distances = (log_scale.exp() * squared + ROOT_FLOOR).sqrt()
     mean = distances.mean(-1, keepdim=True)  # the matrix is symmetric, so its columns have the means of its rows
-    centred = distances - mean - mean.mT + mean.mean(-2, keepdim=True)
-    number = torch.arange(centred.shape[-1], device=centred.device)
-    return centred.flatten(-2)[..., (number[:, None] <= number).flatten()]
+    return (distances - mean - mean.mT + mean.mean(-2, keepdim=True)).flatten(-2)

@@ -25,6 +25,8 @@ class ProtoHead(Head):
     Logits are divided by the number of dimensions.
     """
 
+    separable = True
+
     def __init__(self, *, pooled: bool) -> None:
         """Compare average-pooled maps (ResNet-12) or whole flattened ones (Conv-4)."""
         super().__init__()
@@ -43,6 +45,7 @@ class SimpleShotHead(Head):
     The centre is the mean of the training images' features: a running mean, saved with the weights.
     """
 
+    separable = True
     momentum = 0.05
     centre: Tensor
 
@@ -64,6 +67,8 @@ class SimpleShotHead(Head):
 class CosineHead(Head):
     """Head that scores a query by its cosine with the mean of the supports' unit vectors."""
 
+    separable = True
+
     def __init__(self) -> None:
         super().__init__()
         self.gamma = nn.Parameter(torch.tensor(10.0))
@@ -78,6 +83,8 @@ class CovarianceHead(Head):
 
     Logits are divided by d, as in the paper's baselines; the cited code has no temperature.
     """
+
+    separable = True
 
     def __init__(self) -> None:
         super().__init__()

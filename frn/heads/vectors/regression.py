@@ -1,7 +1,6 @@
 """Heads that solve a ridge regression on one vector per image: DSN, and R2-D2's regression of the labels."""
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from frn.heads.head import Head, in_float
@@ -21,6 +20,7 @@ class DSNHead(Head):
     lam = 0.01
     """Lambda: "for sufficiently small regularizer lambda; we use 0.01" (supplement)."""
 
+    separable = True
     has_auxiliary_loss = True
 
     def __init__(self, *, pooled: bool) -> None:
@@ -65,7 +65,7 @@ class RidgeHead(Head):
         way, shot = support.shape[:2]
         examples = vectors(support, pooled=self.pooled).flatten(0, 1).double()  # way * shot, n
         queries = vectors(query, pooled=self.pooled)
-        labels = F.one_hot(torch.arange(way, device=query.device).repeat_interleave(shot), way).double()
+        labels = torch.eye(way, dtype=examples.dtype, device=query.device).repeat_interleave(shot, 0)
         identity = torch.eye(examples.shape[0], dtype=examples.dtype, device=examples.device)
         ridge = examples @ examples.mT + self.log_lam.double().exp() * identity
         dual = torch.cholesky_solve(labels, torch.linalg.cholesky(ridge))

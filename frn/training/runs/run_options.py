@@ -91,12 +91,13 @@ class RunOptions:
             schedule = replace(schedule, learning_rate=self.lr)
         other = self.method not in (None, preset.method)
         aux = self.aux or preset.aux
-        if self.method and not self.aux:
-            from frn.heads import has_auxiliary_loss  # imported here because it needs torch
+        if self.method:
+            from frn.heads import has_auxiliary_loss, require_trainable  # imported here because they need torch
 
-            if not has_auxiliary_loss(self.method):
+            require_trainable(self.method)
+            if not self.aux and not has_auxiliary_loss(self.method):
                 aux = "off"
-            elif not has_auxiliary_loss(preset.method):
+            elif not self.aux and not has_auxiliary_loss(preset.method):
                 aux = "reference"
         fixed = tuple(name for name in get_args(Regulariser) if self.freeze in (name, "both"))
         return replace(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from frn.episodes.loader import EpisodeSampler
 from frn.errors import FrnError
 from frn.evaluation.arrays import _by_class, evaluate
 
@@ -64,12 +65,23 @@ def test_feature_scale_does_not_change_heads_or_accuracy() -> None:
 def test_images_are_sorted_by_class_and_locations_come_before_channels() -> None:
     maps = np.arange(2 * 3 * 2 * 2, dtype=float).reshape(2, 3, 2, 2)
     found, sizes, names = _by_class(maps, ["b", "a"])
-    assert (sizes, names, found.dtype.name) == ((1, 1), ["a", "b"], "float32")
-    np.testing.assert_array_equal(found, maps[::-1].reshape(2, 3, 4).transpose(0, 2, 1))
+    assert (sizes, names, found.dtype.name) == ((1, 1), ["b", "a"], "float32")
+    np.testing.assert_array_equal(found, maps.reshape(2, 3, 4).transpose(0, 2, 1))
     vectors, *_ = _by_class(maps[:, :, 0, 0], [1, 0])
-    np.testing.assert_array_equal(vectors, maps[::-1, None, :, 0, 0])
+    np.testing.assert_array_equal(vectors, maps[:, None, :, 0, 0])
     three, sizes, names = _by_class(np.arange(5.0)[:, None, None], [7, 3, 7, 3, 7])
-    assert (three.ravel().tolist(), sizes, names) == ([1, 3, 0, 2, 4], (2, 3), ["3", "7"])
+    assert (three.ravel().tolist(), sizes, names) == ([0, 2, 4, 1, 3], (3, 2), ["7", "3"])
+
+
+@pytest.mark.parametrize("labels", [[10, 9, 2] * 4, ["b", "c", "a"] * 4, [0.5, 0.1, 2.0] * 4])
+def test_episodes_depend_only_on_which_images_are_alike(labels: list[Any]) -> None:
+    maps = np.random.default_rng(0).standard_normal((12, 4))
+    options: dict[str, Any] = {"way": 2, "shot": 1, "queries": 2, "episodes": 20, "method": "nearest-mean"}
+    assert evaluate(maps, labels, **options)[0]["accuracy"] == evaluate(maps, [0, 1, 2] * 4, **options)[0]["accuracy"]
+    samplers = [
+        EpisodeSampler(maps, way=2, shot=1, queries=2, episodes=3, labels=each) for each in (labels, list("abc" * 4))
+    ]
+    assert list(samplers[0]) == list(samplers[1])
 
 
 @pytest.mark.parametrize(

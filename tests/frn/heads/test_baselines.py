@@ -7,14 +7,15 @@ from torch import Tensor, nn
 
 from frn.heads import HEADS, build_head
 from frn.heads.ctx import CTXHead
+from frn.heads.vectors.classical import CLASSICAL
 from frn.heads.vectors.prototypes import ROOT_FLOOR, CosineHead, CovarianceHead, ProtoHead, SimpleShotHead
 from frn.heads.vectors.regression import DSNHead, RidgeHead
 from frn.ridge.reconstruction import location_error
 from tests.frn.heads.oracle import Plain, assert_equals, pairwise
 
 WAY, SHOT, R, D, QUERIES = 3, 2, 4, 12, 5
-TESTED_ALIKE = [name for name in HEADS if name != "deepemd"]
-"""All heads except DeepEMD, whose SGD batches several shots and passes them no gradient: see `test_deepemd.py`."""
+TESTED_ALIKE = [name for name in HEADS if name not in ("deepemd", *CLASSICAL)]
+"""All trained heads but DeepEMD, whose SGD batches several shots and passes them no gradient: see `test_deepemd.py`."""
 IN_PLACE = ("proto", "proto-tdm", "dsn", "ridge", "bifrn", "lccrn", "mcl")
 """Bi-FRN and LCCRN depend on positions; with few channels, these heads compare corresponding locations."""
 

@@ -12,11 +12,18 @@ from frn.errors import FrnError
 from frn.heads import Head, build_head
 from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model, save_model
+from frn.training.presets import find_preset
+from frn.training.runs.run_options import RunOptions
 
 
 def test_error_about_an_unknown_method_lists_the_known_ones() -> None:
-    with pytest.raises(FrnError, match="unknown method 'ptoto'; choose one of: frn, proto"):
+    with pytest.raises(FrnError, match=r"unknown method 'ptoto'; choose one of: frn, proto.*logreg"):
         build_head("ptoto", 64)
+
+
+def test_heads_fitted_to_each_episode_are_not_trained() -> None:
+    with pytest.raises(FrnError, match=r"'logreg' is fitted to each episode\. Use it in `frn eval --method`"):
+        RunOptions(preset="cub-small-conv4", method="logreg").override(find_preset("cub-small-conv4"))
 
 
 class Nearest(Head):

@@ -148,7 +148,8 @@ def test_mcl_is_the_katz_centrality_of_the_whole_walk() -> None:
 
 @pytest.mark.parametrize("shot", [1, 2])
 def test_deepbdc_compares_centred_distances_of_channels(shot: int) -> None:
-    head, d = DeepBDCHead(), 6
+    d = 6
+    head = DeepBDCHead(d)
 
     def matrix(m: Tensor) -> Tensor:
         """Use two loops instead of a product over channels."""

@@ -18,6 +18,7 @@ from frn.errors import FrnError
 from frn.estimator.few_shot import FewShotClassifier
 from frn.estimator.loading import load_classifier, load_extractor
 from frn.heads import HEADS, Head
+from frn.heads.vectors.classical import CLASSICAL
 from frn.images.opening import open_image
 from frn.images.transforms import EvaluationTransform
 from frn.inference.any_head import OtherHeadClassifier, as_shots, classifier_over
@@ -31,8 +32,8 @@ from tests.commands import frn
 from tests.frn.heads.test_deepemd import needs_pot
 
 NO_RUNTIME: Any = None
-METHODS = [name for name in HEADS if name not in ("frn", "deepemd")]
-"""DeepEMD needs the solvers in the extra `emd`, and its SGD takes seconds per photo."""
+METHODS = [name for name in HEADS if name not in ("frn", "deepemd", *CLASSICAL)]
+"""DeepEMD needs the solvers in the extra `emd`, and its SGD takes seconds per photo. `CLASSICAL` is for evaluation."""
 
 
 def save(method: str, folder: Path) -> Path:

@@ -172,8 +172,8 @@ def test_classes_with_different_shots_are_scored_identically_together_and_alone(
     both = model.score([one, two], maps[4:])
     alone = torch.cat([model.head(pool[None], maps[4:]) for pool in (one, two)], dim=1)
     torch.testing.assert_close(both, alone)
-    with pytest.raises(ValueError, match="ProtoHead needs the same number of supports for each class"):
-        FRN(small_network(), build_head("proto", 16)).score([one, two], maps[4:])
+    with pytest.raises(ValueError, match="BiFRNHead needs the same number of supports for each class"):
+        FRN(small_network(), build_head("bifrn", 16)).score([one, two], maps[4:])
 
 
 def test_mismatched_weights_are_reported() -> None:
