@@ -16,6 +16,7 @@ from frn.images.transforms import EvaluationTransform
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Extractor, Tta, seen_by
 from frn.inference.onnx_runtime import open_session, run_session
+from frn.inference.session import State
 from frn.models.model import Model, serialise
 from frn.ridge.parameters import HeadParameters
 from frn.system.file_sets import write_set
@@ -56,14 +57,10 @@ class ExportOptions:
     """Also write model.safetensors for torch; fp16 halves its size."""
     replace: bool = False
     """Also overwrite files that frn did not write."""
-    head: object = None
-    """Head that a project stores; used if it was chosen for these classes and this model."""
     tta: Tta = "none"
     """Test-time augmentation to build into features.onnx and the files made from it."""
     format: Format = "onnx"
     """Another format to write in addition to ONNX."""
-    others: Sequence[Path] = ()
-    """Photos that belong to none of the classes; they improve the calibrated threshold."""
 
     def __post_init__(self) -> None:
         if self.precision == "int8" and self.calibrate is None:
@@ -91,19 +88,20 @@ def export_model(
     model: Model,
     out: Path,
     options: ExportOptions,
-    classes: Mapping[str, Sequence[Path]] | None = None,
+    classes: Mapping[str, Sequence[Path]] | State | None = None,
     *,
     bars: ProgressBars = no_bars,
     warn: Callable[[Sequence[str]], None] = lambda reasons: None,
 ) -> Exported:
-    """Write a model as ONNX files and a README.md, with both classifiers if classes are given.
+    """Write a model as ONNX files and a README.md, with both classifiers if classes (or those of a project) are given.
 
     The files are preprocess.onnx, features.onnx and head.onnx. The model must be in evaluation mode; `warn` receives
     the reasons for skipped images of the classes. Raises FrnError if a file differs from its original, or int8 loses
     too much accuracy; then nothing is written. A head that cannot be exported is skipped with a warning, unless classes
     need it. Files that only the earlier export has are removed, since they would belong to another model.
     """
-    require_text(classes or ())
+    names = [entry.name for entry in classes.classes] if isinstance(classes, State) else classes
+    require_text(names or ())
     readme = out / "README.md"
     certain = ["features.onnx", "preprocess.onnx", "head.onnx", readme.name]
     certain += ["classifier.onnx", "classifier-batch.onnx"] if classes is not None else []
@@ -138,11 +136,8 @@ def export_model(
     if classes is not None:
         extractor = Extractor(features, "the extractor", trusted=True)
         classifier = Classifier(extractor) if extractor.head else classifier_with(extractor, graphs["head"])
-        classifier.kept_head = options.head
-        warn([str(error) for error in classifier.enroll(dict(classes))])
-        others = [outcome for _, outcome in extractor.read(options.others)]
-        warn([str(each) for each in others if isinstance(each, FrnError)])
-        classifier.mark_others({each.key: each.maps for each in others if not isinstance(each, FrnError)})
+        notes = classifier.enroll_state(classes) if isinstance(classes, State) else classifier.enroll(classes)
+        warn([str(note) for note in notes])
         classifier.threshold_override = options.threshold
         allowed = parity.COARSE_TOLERANCE if options.precision == "int8" else CLASSIFIER_TOLERANCE
         held, rule, gamma = enrolled(classifier), classifier.rule, classifier.head.gamma

@@ -24,7 +24,7 @@ from frn.inference.extractor import Extractor, Tta
 from frn.inference.feature_cache import Maps
 from frn.inference.onnx_runtime import Device, OwnModel
 from frn.inference.project import Document, ModelReference, Project, load_project, save_project
-from frn.inference.session import Duplicate, State, Support, build_state, check_threshold
+from frn.inference.session import Duplicate, State, Support, build_state, check_threshold, with_absent
 from frn.models.zoo import DEFAULT_MODEL, resolve
 from frn.projects.class_files import class_files
 from frn.system.files import write_atomically
@@ -193,9 +193,9 @@ class FewShotClassifier:
         if any(support.path == NO_FILE for entry in classifier.state.classes for support in entry.supports):
             raise FrnError("only photos that are files can be saved in a project; some were images or arrays")
         state = dataclasses.replace(classifier.state, threshold=classifier.threshold_override)
+        state = with_absent(state, fitted.listed)
         reference = ModelReference.of(str(fitted.opened[0]), classifier.extractor, path.parent)
-        document = fitted.document | ({"head": classifier.kept_head} if classifier.kept_head else {})
-        document |= {"labels": label_type(fitted.labels)}
+        document = fitted.document | {"labels": label_type(fitted.labels)}
         save_project(path, Project(reference, state, document), replace=replace)
 
     @classmethod
@@ -203,9 +203,9 @@ class FewShotClassifier:
         """Open a project file.
 
         Warns:
-            UserWarning: for each photo that is missing or has changed.
+            UserWarning: for each class with photos that are missing or have changed. Missing photos are not used.
 
-        Raises FrnError if the file is not a project, or its model is missing or different.
+        Raises FrnError if the file is not a project, its model is missing or different, or all photos are missing.
         """
         path = expanded(path)
         project = load_project(path)
@@ -215,7 +215,7 @@ class FewShotClassifier:
         for each in skipped:
             warnings.warn(str(each), stacklevel=2)
         labels = read_labels(list(classifier.classes), project.document.get("labels"))
-        loaded._now = Fitted(classifier, labels, loaded._parameters, project.document)
+        loaded._now = Fitted(classifier, labels, loaded._parameters, project.document, state)
         return loaded
 
     def export_onnx(self, path: str | Path) -> None:
@@ -259,7 +259,7 @@ class FewShotClassifier:
             state |= {"extractor": classifier.extractor.data, "classes": classifier.state, "labels": fitted.labels}
             state |= {"maps": classifier.example_maps(), "threshold": classifier.threshold_override}
             state |= {"trusted": isinstance(classifier.extractor.session, OwnModel), "opened": fitted.opened}
-            state |= {"document": fitted.document, "others": classifier.other_maps}
+            state |= {"document": fitted.document, "listed": fitted.listed, "others": classifier.other_maps}
             state |= {"where": classifier.extractor.where}
         return state
 
@@ -270,7 +270,7 @@ class FewShotClassifier:
         if "extractor" in state:
             trusted = state["trusted"]  # as when the extractor was first opened
             extractor = Extractor(state["extractor"], state["where"], trusted=trusted, device=self.device)
-            names = ("classes", "labels", "maps", "others", "threshold", "opened", "document")
+            names = ("classes", "labels", "maps", "others", "threshold", "opened", "document", "listed")
             self._adopt(extractor, *(state[name] for name in names))
 
     def _forget(self) -> None:
@@ -324,9 +324,9 @@ class FewShotClassifier:
         other_maps = {key: own_maps for key, (_, own_maps) in apart.items()}
         if fitted:
             other_maps = {**fitted.classifier.other_maps, **other_maps}
-        document = fitted.document if fitted else {}
+        document, listed = (fitted.document, fitted.listed) if fitted else ({}, State())
         threshold = check_threshold(self.threshold)
-        self._adopt(extractor, state, all_labels, maps, other_maps, threshold, self._parameters, document)
+        self._adopt(extractor, state, all_labels, maps, other_maps, threshold, self._parameters, document, listed)
 
     def _adopt(
         self,
@@ -338,13 +338,14 @@ class FewShotClassifier:
         threshold: float | None,
         opened: tuple[object, ...],
         document: Document,
+        listed: State,
     ) -> None:
         classifier = classifier_over(extractor)
         classifier.threshold_override = None if threshold is None else float(threshold)  # JSON needs a float
         classifier.adopt(state, maps)
         classifier.mark_others({other.key: others[other.key] for other in state.others if other.key in others})
         classifier.maps = {key: maps[key] for key in state.holders()}
-        self._now = Fitted(classifier, labels, opened, document)
+        self._now = Fitted(classifier, labels, opened, document, listed)
 
     def _table(
         self, photos: Sequence[Photo], row: Callable[[Prediction], Mapping[str, float]], transductive: bool = False

@@ -14,6 +14,7 @@ from frn.estimator.photos import Photo, list_photos, open_photo
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.extractor import Embedded, Extractor, Prepared
 from frn.inference.project import Document
+from frn.inference.session import State
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,8 @@ class Fitted:
     """Parameters with which the extractor was opened."""
     document: Document
     """The loaded project, including keys that this version does not know."""
+    listed: State
+    """Classes of the loaded project, also with missing photos, which stay in the project."""
 
     def labels_of(self, names: Iterable[str]) -> Labels:
         """Return the labels of classes by their internal names."""

@@ -84,8 +84,6 @@ def load_classifier(
     classifier = classifier_over(load_extractor(name, device, tta), FeatureStore())
     notes, skipped = map(FrnError, found.notes), map(FrnError, found.skipped)
     if project is None:
-        enrolled = classifier.enroll(found.members) + classifier.enroll_others(found.others)
-        return classifier, [*notes, *enrolled, *skipped]
+        return classifier, [*notes, *classifier.enroll(found.members, found.others), *skipped]
     project.model.check(classifier.extractor.plain_sha256, classes, name)
-    classifier.kept_head = project.document.get("head")
     return classifier, [*classifier.enroll_state(project.state), *skipped]

@@ -13,7 +13,6 @@ import numpy as np
 
 from frn.errors import FrnError
 from frn.inference.classifier import Classifier
-from frn.inference.enrolled_form import EnrolledForm
 from frn.inference.extractor import Extractor
 from frn.inference.feature_cache import FeatureStore, Maps
 from frn.inference.onnx_runtime import MAX_BYTES, ForeignModel, Session
@@ -113,8 +112,8 @@ class OtherHeadClassifier(Classifier):
         """Raise FrnError: only FRN can show which parts of a photo are badly reconstructed."""
         raise FrnError(f"a {self.extractor.method} model has no error maps. Use one trained with --method frn.")
 
-    def _stored_form(self, state: State) -> EnrolledForm | None:
-        return None
+    def _use_stored(self, state: State) -> bool:
+        return False
 
     def energy(self, maps: Maps) -> Shares:
         """Return 1 for each map."""

@@ -12,8 +12,19 @@ from numpy.typing import NDArray
 
 from frn.errors import FrnError
 from frn.images.near_copies import nearest_copies
-from frn.inference.enrolled_form import EnrolledForm, form_key, from_bytes, head_document, head_of, to_bytes
-from frn.inference.extractor import Embedded, Extractor
+from frn.inference.enrolled_form import (
+    EnrolledForm,
+    are_alike,
+    as_project_head,
+    describes,
+    form_key,
+    from_bytes,
+    head_of,
+    store_head,
+    stored_head,
+    to_bytes,
+)
+from frn.inference.extractor import MISSING, Embedded, Extractor
 from frn.inference.feature_cache import FeatureStore, Maps
 from frn.inference.records import Prediction as Prediction
 from frn.inference.session import ClassEntry, State, Support, build_state
@@ -57,8 +68,8 @@ class Classifier:
         self.store = store
         self.head = head
         """Alpha, beta and gamma; chosen again whenever the classes change (`ridge.tuning`)."""
-        self.kept_head: object = None
-        """The head that a project stores (`head_document`); it is used as long as the classes are the same."""
+        self.uses_project_head = False
+        """True if the head is the project's (`State.head`) and differs from the one that these examples would get."""
         self.state = State()
         self.threshold_override: float | None = None
         """Fraction of an image that a class must reconstruct; None calibrates the rule on the examples."""
@@ -100,84 +111,54 @@ class Classifier:
             self._calibration = given, calibrate(*given)
         return self._calibration[1]
 
-    def enroll(
-        self,
-        classes: Mapping[str, Sequence[Path]],
-        known: Mapping[Path, str] | None = None,
-    ) -> list[FrnError]:
-        """Enroll image files as classes, replacing earlier ones.
+    def enroll(self, classes: Mapping[str, Sequence[Path]], others: Sequence[Path] = ()) -> list[FrnError]:
+        """Enroll image files as classes, replacing earlier ones, and `others` as photos of no class.
 
-        Files whose content keys are in `known` are not opened if their maps are stored.
-
-        Returns the reasons why files were skipped (unreadable, or a repeated photo); the rest of their class is used.
-        Raises FrnError if a class has no readable image.
+        Everything else is as for `enroll_state`.
         """
-        labels = [name for name, paths in classes.items() for _ in paths]
-        broken: dict[str, list[FrnError]] = {name: [] for name in classes}
-        supports: dict[str, list[Support]] = {name: [] for name in classes}
-        feature_maps: dict[str, Maps] = {}
-        looks: dict[str, bytes] = {}
-        files = [path for paths in classes.values() for path in paths]
-        read = self.extractor.read(files, store=self.store, known=known)
-        for name, (path, outcome) in zip(labels, read, strict=True):
-            if isinstance(outcome, FrnError):
-                broken[name].append(outcome)
-            else:
-                feature_maps[outcome.key], looks[outcome.key] = outcome.maps, outcome.look
-                supports[name].append(Support.of(path, outcome.key))
-        state, duplicates = build_state(supports.items())
-        for given, entry in zip(classes, state.classes, strict=True):  # with surrounding blanks removed
-            if not entry.supports:
-                tried = classes[given]
-                reasons = [*map(str, broken[given]), *(str(d) for d in duplicates if d.path in tried)]
-                first = f" The first: {reasons[0]}" if reasons else ""
-                raise FrnError(f"class {entry.name!r} has no usable image among {len(tried)} files.{first}")
-        self.looks = {support.key: looks[support.key] for entry in state.classes for support in entry.supports}
-        self.adopt(state, feature_maps)
-        return [error for errors in broken.values() for error in errors] + [FrnError(str(d)) for d in duplicates]
+        return self._enroll(listed_state(classes, others))
 
     def enroll_state(self, state: State) -> list[FrnError]:
-        """Enroll the classes of a session or project that have photos.
+        """Enroll the classes of a session or project that have photos. This is how every door opens classes.
 
-        Unchanged files with stored feature maps are not opened.
+        The current content of a photo counts, whatever is stored. Photos whose files have not changed since they were
+        last read are not opened if their maps are stored. A missing photo is not used, and neither is a class that
+        has only missing ones.
 
-        Returns the notes from `enroll`, and one for each file that has changed since it was added; its current content
-        is used. Raises FrnError if a class has no readable image.
+        Returns what to report: for each class, how many photos are missing or have changed; why others were skipped
+        (unreadable, or a repeated photo); whether the head comes from the project. Raises FrnError if all photos of
+        all classes are missing, or a class has photos, but none that can be read.
         """
-        state = replace(state, classes=tuple(entry for entry in state.classes if entry.supports))
-        supports = [support for entry in state.classes for support in entry.supports]
-        known = {support.path: support.key for support in supports if support.is_unchanged()}
-        notes: list[FrnError] = []
-        if len(known) == len(supports) and (form := self._stored_form(state)):
-            self.use(state, form)
-        else:
-            notes = self.enroll({entry.name: [s.path for s in entry.supports] for entry in state.classes}, known)
-            found = {entry.name: entry.supports for entry in self.state.classes}
-            classes = tuple(replace(entry, supports=found[entry.name]) for entry in state.classes)
-            self.state = replace(state, classes=classes)
-            used = {s.path: s.key for entry in self.state.classes for s in entry.supports}
-            changed = [s.path for s in supports if used.get(s.path, s.key) != s.key]
-            notes += [FrnError(f"{p}: has changed since it was added; its current content is used") for p in changed]
+        notes = self._enroll(replace(state, classes=tuple(entry for entry in state.classes if entry.supports)))
         self.threshold_override = state.threshold
-        known = {photo.path: photo.key for photo in state.others if photo.is_unchanged()}
-        return notes + self.enroll_others([photo.path for photo in state.others], known)
+        return notes
 
-    def enroll_others(self, paths: Sequence[Path], known: Mapping[Path, str] | None = None) -> list[FrnError]:
-        """Calibrate with photos that belong to none of the classes; return why some were skipped.
+    def _enroll(self, listed: State) -> list[FrnError]:
+        paths = [support.path for entry in listed.classes for support in entry.supports]
+        state, notes = _usable(listed, self.extractor.keys(paths, self.store))
+        if not self._use_stored(state):
+            outcomes = [outcome for _, outcome in self.extractor.read(paths, store=self.store)]
+            state, notes = _usable(listed, [each if isinstance(each, FrnError) else each.key for each in outcomes])
+            found = {each.key: each for each in outcomes if isinstance(each, Embedded)}
+            self.looks = {key: found[key].look for key in state.holders()}
+            self.adopt(state, {key: each.maps for key, each in found.items()})
+        if self.uses_project_head:
+            notes.append(FrnError("lambda and gamma come from the project; `frn enroll` chooses them for its photos"))
+        return notes + (self._read_others(listed.others) if listed.others else [])
 
-        They become the state's `others` if it has none. Files whose content keys are in `known` are not opened if their
-        maps are stored.
-        """
-        if not paths:
-            return []
-        read = list(self.extractor.read(paths, store=self.store, known=known))
-        photos = {found.key: (path, found.maps) for path, found in read if not isinstance(found, FrnError)}
-        photos = {key: photo for key, photo in photos.items() if key not in self.state.holders()}
-        if not self.state.others:
-            others = tuple(Support.of(path, key) for key, (path, _) in photos.items())
-            self.state = replace(self.state, others=others)
-        self.mark_others({key: maps for key, (_, maps) in photos.items()})
-        return [found for _, found in read if isinstance(found, FrnError)]
+    def _read_others(self, photos: Sequence[Support]) -> list[FrnError]:
+        """Calibrate with photos that belong to none of the classes; those that are examples do not count."""
+        read = [found for _, found in self.extractor.read([photo.path for photo in photos], store=self.store)]
+        keys = [found if isinstance(found, FrnError) else found.key for found in read]
+        current = [
+            photo if isinstance(key, FrnError) else Support.of(photo.path, key)
+            for photo, key in zip(photos, keys, strict=True)
+        ]
+        holders = self.state.holders()
+        others = {photo.key: photo for photo in current if photo.key and photo.key not in holders}
+        self.state = replace(self.state, others=tuple(others.values()))
+        self.mark_others({f.key: f.maps for f in read if not isinstance(f, FrnError) and f.key in others})
+        return _describe("photos of no class", photos, keys)
 
     def mark_others(self, maps: Mapping[str, Maps]) -> None:
         """Calibrate with maps (r, d), by content key, of photos that belong to none of the classes."""
@@ -189,17 +170,23 @@ class Classifier:
         keys = [None] * len(maps)
         return familiarity(self._class_errors(maps, keys), self.energy(maps), self._distances(maps, keys))
 
-    def _stored_form(self, state: State) -> EnrolledForm | None:
-        """Return the classes of a state from the store, or None if they are not stored."""
-        if self.store is None:
-            return None
-        data = self.store.get_bytes(self.extractor.sha256, form_key(state, self.extractor))
-        return from_bytes(data) if data else None
+    def _use_stored(self, state: State) -> bool:
+        """Use the classes of a state if they are stored; return whether they are."""
+        if self.store is None or (tuned := stored_head(self.store, state, self.extractor)) is None:
+            return False
+        head = head_of(state, self.extractor) or tuned
+        key = form_key(state, self.extractor, head)
+        form = from_bytes(self.store.get_bytes(self.extractor.sha256, key), key, EnrolledForm)
+        if form is None or form.head != head or not describes(form, state, self.extractor):
+            return False
+        self.use(state, form)
+        self.uses_project_head = not are_alike(head, tuned)
+        return True
 
     def use(self, state: State, form: EnrolledForm, scorer: ClassScorer | None = None) -> None:
         """Use classes that are already enrolled, and their scorer if there is one."""
-        self.state, self.head = state, form.head
-        self.kept_head = head_document(form.head, state, self.extractor)
+        self.head = form.head
+        self.state = replace(state, head=as_project_head(form.head, state, self.extractor))
         self.classes, self.leave_one_out, self._own_errors = form.classes, form.leave_one_out, form.own_errors
         self.left_out, self.looks = form.left_out, form.looks
         self._scorer, self.maps = scorer, None
@@ -207,15 +194,14 @@ class Classifier:
 
     def adopt(self, state: State, feature_maps: Mapping[str, Maps]) -> None:
         """Enroll the classes of a state from feature maps (r, d), given by content key."""
-        if form := self._stored_form(state):
-            self.use(state, form)
+        if self._use_stored(state):
             return
 
         def pool(entry: ClassEntry) -> Maps:
             return np.stack([feature_maps[support.key] for support in entry.supports])
 
-        head = head_of(self.kept_head, state, self.extractor)
-        head = head or tune_by_leave_one_out([pool(entry) for entry in state.classes], self.extractor.prior)
+        tuned = tune_by_leave_one_out([pool(entry) for entry in state.classes], self.extractor.prior)
+        head = head_of(state, self.extractor) or tuned
         classes, shares = {}, {}
         own_errors: dict[str, tuple[str, Array]] = {}
         for entry in state.classes:  # one by one: thousands of pools would take as much memory as their maps
@@ -228,10 +214,13 @@ class Classifier:
         form = EnrolledForm(head, classes, shares, own_errors, None, self.looks)
         self.use(state, form)
         self.left_out = self._leave_out(feature_maps)
+        self.uses_project_head = not are_alike(head, tuned)
         if self.store is not None and classes:
+            store_head(self.store, state, self.extractor, tuned)
+            key = form_key(state, self.extractor, head)
             with suppress(UnicodeEncodeError):  # MessagePack stores no class name that is not UTF-8
-                data = to_bytes(replace(form, left_out=self.left_out))
-                self.store.put_bytes(self.extractor.sha256, form_key(state, self.extractor), data)
+                data = to_bytes(replace(form, left_out=self.left_out), key)
+                self.store.put_bytes(self.extractor.sha256, key, data)
 
     def _leave_out(self, feature_maps: Mapping[str, Maps]) -> tuple[Array, NDArray[np.intp], Shares, Array]:
         """Return leave-one-out errors (n, way) of examples, their classes, energies and distances (n, way).
@@ -295,9 +284,11 @@ class Classifier:
         Raises FrnError if an example cannot be read, or has changed since it was enrolled.
         """
         if self.maps is None:
-            known = {s.path: s.key for entry in self.state.classes for s in entry.supports}
-            maps: dict[str, Maps] = {}
-            for path, outcome in self.extractor.read(known, store=self.store, known=known):
+            sha256, shape = self.extractor.sha256, self.extractor.shape
+            stored = {key: self.store and self.store.get(sha256, key, shape) for key in self.state.holders()}
+            maps = {key: found[0] for key, found in stored.items() if found}
+            known = {s.path: s.key for entry in self.state.classes for s in entry.supports if s.key not in maps}
+            for path, outcome in self.extractor.read(known, store=self.store):
                 if isinstance(outcome, FrnError):
                     raise outcome
                 if outcome.key != known[path]:
@@ -417,3 +408,73 @@ class Classifier:
                 raise FrnError("no classes yet: enroll some first")
             self._scorer = ClassScorer(list(self.classes.values()))
         return self._scorer
+
+
+def listed_state(classes: Mapping[str, Sequence[Path]], others: Sequence[Path] = ()) -> State:
+    """Return a state of files that have not been read."""
+
+    def photos(paths: Sequence[Path]) -> tuple[Support, ...]:
+        return tuple(Support(path, "", 0, 0) for path in paths)
+
+    entries = tuple(ClassEntry(number, name, photos(classes[name])) for number, name in enumerate(classes, 1))
+    return State(entries, next_id=len(entries) + 1, others=photos(others))
+
+
+def _usable(listed: State, keys: Sequence[str | FrnError]) -> tuple[State, list[FrnError]]:
+    """Return the classes of the photos that can be used, and what to report about the others.
+
+    `keys` are the current content keys of all photos, class by class. Raises FrnError as `Classifier.enroll_state`.
+    """
+    if keys and all(map(_is_missing, keys)):
+        (first, *_) = (support.path for entry in listed.classes for support in entry.supports)
+        raise FrnError(
+            f"all {len(keys)} example photos are missing. The first: {first}. Connect their drive, or bring back their "
+            "folder."
+        )
+    remaining = iter(keys)
+    found = [[next(remaining) for _ in entry.supports] for entry in listed.classes]
+    supports = [
+        [Support.of(s.path, key) for s, key in zip(entry.supports, own, strict=True) if not isinstance(key, FrnError)]
+        for entry, own in zip(listed.classes, found, strict=True)
+    ]
+    names = [entry.name for entry in listed.classes]
+    state, duplicates = build_state(zip(names, supports, strict=True))
+    classes, notes = [], list[FrnError]()
+    for entry, own, usable in zip(listed.classes, found, state.classes, strict=True):
+        if not usable.supports and not (own and all(map(_is_missing, own))):
+            tried = {support.path for support in entry.supports}
+            reasons = [key for key in own if isinstance(key, FrnError)] + [d for d in duplicates if d.path in tried]
+            first = f" The first: {reasons[0]}" if reasons else ""
+            raise FrnError(f"class {usable.name!r} has no usable image among {len(own)} files.{first}")
+        notes += _describe(f"class {usable.name!r}", entry.supports, own)
+        if usable.supports:  # with surrounding blanks removed from the name
+            classes.append(replace(entry, name=usable.name, supports=usable.supports))
+    return replace(listed, classes=tuple(classes)), notes + [FrnError(str(duplicate)) for duplicate in duplicates]
+
+
+def _is_missing(key: str | FrnError) -> bool:
+    return isinstance(key, FrnError) and key.code == MISSING
+
+
+def _describe(what: str, photos: Sequence[Support], keys: Sequence[str | FrnError]) -> list[FrnError]:
+    """Return how many photos of a class are missing or have changed, and why others cannot be read."""
+    missing = [photo.path for photo, key in zip(photos, keys, strict=True) if _is_missing(key)]
+    changed = [
+        photo.path
+        for photo, key in zip(photos, keys, strict=True)
+        if photo.key and not isinstance(key, FrnError) and key != photo.key
+    ]
+    cases = (
+        (missing, "is missing and not used", "are missing and not used"),
+        (
+            changed,
+            "has changed since it was added; its current content is used",
+            "have changed since they were added; their current content is used",
+        ),
+    )
+    notes = [
+        f"{what}: {len(paths)} of {len(photos)} photos {one if len(paths) == 1 else several}. The first: {paths[0]}"
+        for paths, one, several in cases
+        if paths
+    ]
+    return [*map(FrnError, notes), *(key for key in keys if isinstance(key, FrnError) and not _is_missing(key))]

@@ -1,29 +1,40 @@
 """Enrolled classes as bytes, so that reopening a project needs no computation.
 
 The form holds everything that enrolment computes from the feature maps of the examples, so answers are identical to the
-last bit. The feature cache stores it. The key of an entry covers the class names, the content of the photos and a
-version, so a change to any of them leads to a different form.
+last bit. The feature cache stores it. The key of an entry covers everything that decides it: the model and its prior,
+the head, the class names, the content of the photos, and a version. The bytes begin with a digest of this key and of
+the rest; bytes that differ, or that do not describe these classes, count as absent.
 
-Shape letters: way classes, r locations, n examples that calibrate the threshold.
+Shape letters: way classes, k examples of a class, m rows, r locations, d channels, n examples that calibrate the
+threshold.
 """
 
 import hashlib
 import json
+import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from frn.images.near_copies import BYTES as LOOK
 from frn.inference.extractor import Extractor
-from frn.inference.session import State
-from frn.inference.unknown import Shares
-from frn.ridge.enrolment import Array, EnrolledClass
+from frn.inference.feature_cache import FeatureStore
+from frn.inference.session import ProjectHead, State
+from frn.inference.unknown import Shares, stride
+from frn.ridge.enrolment import MAX_FACTOR, Array, EnrolledClass
 from frn.ridge.parameters import HeadParameters
 
 FORM_VERSION = 2
 """Version of a form's content: increase it if enrolment, tuning or the perceptual hash compute something else."""
+DIGEST = 16
+SAME_HEAD = 0.02
+"""Difference below which two heads count as chosen alike: the search on another processor may end a little apart."""
+
+Kind = TypeVar("Kind", HeadParameters, "EnrolledForm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +42,7 @@ class EnrolledForm:
     """Everything that a classifier stores about its classes."""
 
     head: HeadParameters
-    """Alpha, beta and gamma, chosen for these classes."""
+    """Alpha, beta and gamma of these classes."""
     classes: dict[str, EnrolledClass]
     leave_one_out: dict[str, Shares]
     """Fraction of each example that the rest of its class reconstructs, for classes with at least two."""
@@ -43,38 +54,110 @@ class EnrolledForm:
     """Perceptual hash of each example by content key."""
 
 
-def form_key(state: State, extractor: Extractor) -> str:
-    """Return the key of a state's form: a hash of the extractor, its prior, and the class names and photos in order."""
+def classes_key(state: State, extractor: Extractor) -> str:
+    """Return a hash of what a head is chosen for: the extractor, its prior, and the class names and photos in order."""
     classes = [[entry.name, [support.key for support in entry.supports]] for entry in state.classes if entry.supports]
     text = json.dumps([FORM_VERSION, extractor.sha256, repr(extractor.prior), classes])
     return "classes-" + hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-def head_document(head: HeadParameters, state: State, extractor: Extractor) -> dict[str, object]:
-    """Return the chosen head as a project stores it: its numbers, and the key of the classes they were chosen for."""
-    return {"of": form_key(state, extractor), **asdict(head)}
+def form_key(state: State, extractor: Extractor, head: HeadParameters) -> str:
+    """Return the key of the form of a state that is enrolled with this head."""
+    text = json.dumps([classes_key(state, extractor), asdict(head)])
+    return "form-" + hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def head_of(document: object, state: State, extractor: Extractor) -> HeadParameters | None:
-    """Return the head that a project stores, if it was chosen for these classes by this version; otherwise None."""
-    if not isinstance(document, dict) or document.get("of") != form_key(state, extractor):
-        return None
-    try:
-        return HeadParameters.from_metadata({name: value for name, value in document.items() if name != "of"})
-    except (TypeError, ValueError):
-        return None
+def as_project_head(head: HeadParameters, state: State, extractor: Extractor) -> ProjectHead:
+    """Return a head as a project stores it: its numbers, and the key of the classes they were chosen for."""
+    return ProjectHead(classes_key(state, extractor), head)
 
 
-def to_bytes(form: EnrolledForm) -> bytes:
-    """Return the form as MessagePack; an array becomes its type, shape and values."""
-    return msgspec.msgpack.encode(form, enc_hook=lambda array: (array.dtype.str, array.shape, array.tobytes()))
+def head_of(state: State, extractor: Extractor) -> HeadParameters | None:
+    """Return the head of the project if it was chosen for these classes by this version; otherwise None."""
+    return state.head.head if state.head and state.head.of == classes_key(state, extractor) else None
 
 
-def from_bytes(data: bytes) -> EnrolledForm:
-    """Return the form from the bytes that `to_bytes` returned."""
+def are_alike(head: HeadParameters, other: HeadParameters) -> bool:
+    """Return whether two heads differ only as the same search does from one processor to another."""
+    pairs = zip(asdict(head).values(), asdict(other).values(), strict=True)
+    return all(math.isclose(one, two, rel_tol=SAME_HEAD, abs_tol=SAME_HEAD) for one, two in pairs)
 
-    def array(kind: type, found: Any) -> NDArray[Any]:
-        dtype, shape, values = found
+
+def stored_head(store: FeatureStore | None, state: State, extractor: Extractor) -> HeadParameters | None:
+    """Return the head that was chosen for the classes of a state, or None if it is not stored."""
+    key = classes_key(state, extractor)
+    return from_bytes(store.get_bytes(extractor.sha256, key) if store else None, key, HeadParameters)
+
+
+def store_head(store: FeatureStore | None, state: State, extractor: Extractor, tuned: HeadParameters) -> None:
+    """Store the head that was chosen for the classes of a state."""
+    if store:
+        key = classes_key(state, extractor)
+        store.put_bytes(extractor.sha256, key, to_bytes(tuned, key))
+
+
+def to_bytes(content: EnrolledForm | HeadParameters, key: str) -> bytes:
+    """Return a form, or a head, as MessagePack after its digest; an array becomes its type, shape and values."""
+    data = msgspec.msgpack.encode(content, enc_hook=lambda array: (array.dtype.str, array.shape, array.tobytes()))
+    return _digest(key, data) + data
+
+
+def from_bytes(data: bytes | None, key: str, kind: type[Kind]) -> Kind | None:
+    """Return what `to_bytes` was given with this key, or None if the bytes are anything else."""
+
+    def array(kind: type, stored: Any) -> NDArray[Any]:
+        dtype, shape, values = stored
         return np.frombuffer(values, dtype).reshape(shape)
 
-    return msgspec.msgpack.decode(data, type=EnrolledForm, dec_hook=array)
+    if data is None or data[:DIGEST] != _digest(key, data[DIGEST:]):
+        return None
+    try:
+        return msgspec.msgpack.decode(data[DIGEST:], type=kind, dec_hook=array)
+    except (msgspec.MsgspecError, ValueError, TypeError):
+        return None
+
+
+def _digest(key: str, data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=DIGEST, key=key.encode()).digest()
+
+
+def describes(form: EnrolledForm, state: State, extractor: Extractor) -> bool:
+    """Return whether a form has the classes and photos of a state, in finite numbers of the shapes of the extractor."""
+    (r, d), counts = extractor.shape, {entry.name: len(entry.supports) for entry in state.classes}
+    holders = {key: entry.name for key, (entry, _) in state.holders().items()}
+    examples = sum(count for count in counts.values() if count > 1)
+    n, way = len(range(0, examples, stride(examples))), len(counts)
+    return (
+        list(form.classes) == list(counts)
+        and all(_is_class(enrolled, counts[name] * r, d) for name, enrolled in form.classes.items())
+        and {name: len(shares) for name, shares in form.leave_one_out.items()}
+        == {name: count for name, count in counts.items() if count > 1}
+        and all(_are(shares, (counts[name],), 0, 1) for name, shares in form.leave_one_out.items())
+        and {key: name for key, (name, _) in form.own_errors.items()} == holders
+        and all(_are(errors, (r,)) for _, errors in form.own_errors.values())
+        and form.left_out is not None
+        and all(_are(each, (n, way)) for each in (form.left_out[0], form.left_out[3]))
+        and form.left_out[1].dtype == np.intp
+        and _are(form.left_out[1], (n,), 0, way - 1)
+        and _are(form.left_out[2], (n,), 0)
+        and _are_looks(form.looks, holders)
+    )
+
+
+def _is_class(enrolled: EnrolledClass, p: int, d: int) -> bool:
+    m = len(enrolled.signs)
+    return (
+        0 < m <= min(p, d)
+        and _are(enrolled.rows, (m, d), -MAX_FACTOR, MAX_FACTOR)
+        and _are(np.abs(enrolled.signs), (m,), 1, 1)
+        and _are(enrolled.centre, (d,))
+        and {each.dtype for each in (enrolled.rows, enrolled.signs, enrolled.centre)} == {np.dtype(np.float32)}
+    )
+
+
+def _are(values: NDArray[Any], shape: tuple[int, ...], least: float = -1e30, most: float = 1e30) -> bool:
+    return values.shape == shape and bool(((values >= least) & (values <= most)).all())  # NaN is not
+
+
+def _are_looks(looks: Mapping[str, bytes], holders: Mapping[str, str]) -> bool:
+    return not looks or (looks.keys() == holders.keys() and all(len(look) == LOOK for look in looks.values()))

@@ -4,9 +4,10 @@ import hashlib
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -18,7 +19,7 @@ from frn.errors import FrnError, shorten
 from frn.images.near_copies import look
 from frn.images.opening import decode_crop, read_file
 from frn.images.transforms import EvaluationTransform, Pixels
-from frn.inference.feature_cache import FeatureStore, Maps, content_key
+from frn.inference.feature_cache import FeatureStore, Maps, content_key, stamp_of
 from frn.inference.onnx_runtime import MAX_BYTES, Device, ForeignModel, OwnModel, Session, parse_json
 from frn.models.header import ModelConfig
 from frn.ridge.parameters import HeadParameters
@@ -29,6 +30,8 @@ from frn.system.hardware import own_cores
 FEATURES_VERSION = "1"
 PLAIN = "frn.plain"
 """Metadata key of an extractor with test-time augmentation; its value is the SHA-256 of the plain extractor."""
+MISSING = "missing"
+"""Code of the error of a photo whose file does not exist."""
 TTA = "frn.tta"
 """Metadata key of the test-time augmentation, if it is not `hflip`."""
 Tta = Literal["none", "hflip", "views"]
@@ -166,7 +169,6 @@ class Extractor:
         paths: Iterable[Path],
         *,
         store: FeatureStore | None = None,
-        known: Mapping[Path, str] | None = None,
         opening: Callable[[Path], None] | None = None,
     ) -> Iterator[tuple[Path, Embedded | FrnError]]:
         """Embed image files in order; an unreadable file yields its error.
@@ -176,8 +178,7 @@ class Extractor:
 
         Args:
             paths: image files.
-            store: cache to read feature maps from and write new ones to.
-            known: content keys of files that are not opened if the store has their maps.
+            store: cache to read feature maps from and write new ones to; files that it knows are not opened.
             opening: called with each file before it is read; an exception from it stops the reading.
         """
         remaining = iter(paths)
@@ -190,7 +191,7 @@ class Extractor:
                 for path in islice(remaining, self.batch):
                     if opening:
                         opening(path)
-                    batch.append((path, pool.submit(self._look, path, store, known or {})))
+                    batch.append((path, pool.submit(self._look, path, store)))
                 return [path for path, _ in batch], network.submit(
                     lambda: self.embed([future.result() for _, future in batch], store)
                 )
@@ -216,18 +217,22 @@ class Extractor:
         left = iter(new)
         return [next(left) if isinstance(entry, Prepared) else entry for entry in seen]
 
-    def _look(
-        self, path: Path, store: FeatureStore | None, known: Mapping[Path, str]
-    ) -> "Embedded | Prepared | FrnError":
+    def keys(self, paths: Sequence[Path], store: FeatureStore | None) -> list[str | FrnError]:
+        """Return the content keys of files, or why they cannot be read; only files that have changed are opened."""
+        with ThreadPoolExecutor(self.threads) as pool:
+            return [each if isinstance(each, FrnError) else each[0] for each in pool.map(partial(_key, store), paths)]
+
+    def _look(self, path: Path, store: FeatureStore | None) -> "Embedded | Prepared | FrnError":
         """Return a file's stored map, or else the pixels to embed."""
-        if store and path in known and (kept := store.get(self.sha256, known[path], self.shape)):
-            return Embedded(known[path], *kept)
+        known = _key(store, path)
+        if isinstance(known, FrnError):
+            return known
+        key, data = known
+        if store and (kept := store.get(self.sha256, key, self.shape)):
+            return Embedded(key, *kept)
         try:
-            data = read_file(path)
-            key = content_key(data)
-            if store and (kept := store.get(self.sha256, key, self.shape)):
-                return Embedded(key, *kept)
-            return Prepared(key, decode_crop(data, path, self.transform))
+            data = read_file(path) if data is None else data
+            return Prepared(content_key(data), decode_crop(data, path, self.transform))
         except FrnError as error:
             return error
 
@@ -238,6 +243,21 @@ class Prepared:
 
     key: str
     pixels: Pixels
+
+
+def _key(store: FeatureStore | None, path: Path) -> tuple[str, bytes | None] | FrnError:
+    """Return a file's content key, and its bytes if they were read. The error of a missing file has code `MISSING`."""
+    stamp = stamp_of(path)
+    if store and stamp and (key := store.key_of(path, stamp)):
+        return key, None
+    try:
+        data = read_file(path)
+    except FrnError as error:
+        return error if stamp is not None else FrnError(str(error), code=MISSING)
+    key = content_key(data)
+    if store and stamp:
+        store.keep_key(path, stamp, key)
+    return key, data
 
 
 def seen_by(transform: EvaluationTransform, tta: Tta) -> EvaluationTransform:

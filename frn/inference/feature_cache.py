@@ -3,7 +3,8 @@
 The cache is one SQLite file in the user's cache folder. A row is keyed by extractor (hash of its file) and image
 (hash of its bytes), so a changed photo or another model never matches an old row. If the cache is damaged, locked, full
 or not permitted, results are the same, only slower; deleting it is always safe. Every row has a checksum; a damaged row
-is computed again and replaced. A file that is not marked as ours is left alone.
+is computed again and replaced. A file that is not marked as ours is left alone. The keys of photos are also kept by
+path, so that a file is not read again until its stamp (`stamp_of`) changes.
 
 Maps are stored in float32 as computed, after the image's perceptual hash, so a cached result is identical to a fresh
 one to the last bit.
@@ -11,6 +12,7 @@ one to the last bit.
 
 import contextlib
 import hashlib
+import os
 import sqlite3
 import threading
 import time
@@ -23,7 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.errors import FrnError
+from frn.images.boxes import split_box
 from frn.images.near_copies import BYTES as LOOK
+from frn.system.archives import find_zip, zip_around
 from frn.system.caches import APPLICATION, FEATURES, is_feature_store, make_cache_folder
 
 FEATURE_CACHE_VERSION = 5
@@ -33,6 +37,11 @@ BUSY = 5.0
 """Seconds to wait for another process."""
 TOUCH = 3600.0
 """Minimum seconds between two recorded uses, so that not every read causes a write."""
+
+SETTLED = 3 * 10**9
+"""Nanoseconds after which another change of a file gets another time: FAT counts in steps of two seconds."""
+FILES = "files"
+"""Name that the keys of files have in place of an extractor."""
 
 Maps = NDArray[np.float32]
 
@@ -64,6 +73,26 @@ _BUSY_OR_FULL = {
 def content_key(data: bytes) -> str:
     """Return the key of an image: a hash of its bytes, independent of its name."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def stamp_of(path: Path) -> str | None:
+    """Return a text that differs once the file of a photo has changed, or None if there is no such file.
+
+    No program can set the time of a file's last change of status, so even a copy with the same size and modification
+    time has another stamp. On Windows, which has no such time, it is that of the file's creation.
+    """
+    file = split_box(path)[0]
+    try:
+        if not file.exists():
+            if (inside := find_zip(file)) is None or inside[1] not in inside[0].files:
+                return None
+            file = zip_around(file) or file
+        status = file.stat()
+    except FrnError:  # a damaged zip
+        return ""
+    except OSError:
+        return None
+    return f"{status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
 
 
 class FeatureStore:
@@ -109,6 +138,21 @@ class FeatureStore:
             (extractor, key, *value.shape, (looks or {}).get(key, bytes(LOOK)) + value.astype("<f4").tobytes())
             for key, value in maps.items()
         )
+
+    def key_of(self, path: Path, stamp: str) -> str | None:
+        """Return the content key of a file that had this stamp when it was read, or None."""
+        data = self._find(FILES, _name_of(path), None)
+        known, _, key = (data or b"").decode().partition("\n")
+        return key if known == stamp else None
+
+    def keep_key(self, path: Path, stamp: str, key: str) -> None:
+        """Store the content key of a file; `stamp` is from before it was read.
+
+        The key of a file that has just changed is not stored, because another change could get the same time.
+        """
+        settled = time.time_ns() - SETTLED
+        if stamp and all(int(ns) < settled for ns in stamp.split()[2:]):
+            self.put_bytes(FILES, _name_of(path), f"{stamp}\n{key}".encode())
 
     def get_bytes(self, extractor: str, key: str) -> bytes | None:
         """Return the bytes that `put_bytes` stored, or None if they are not stored."""
@@ -177,6 +221,10 @@ class FeatureStore:
             excess -= length
             if excess <= 0:
                 return
+
+
+def _name_of(path: Path) -> str:
+    return hashlib.blake2b(os.fsencode(os.path.abspath(path)), digest_size=16).hexdigest()  # noqa: PTH100
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -18,8 +18,9 @@ from typing import Any, get_args
 from frn.errors import FrnError, shorten
 from frn.images.transforms import EvaluationTransform
 from frn.inference.extractor import Extractor, Tta
-from frn.inference.session import ClassEntry, State, Support, check_name, check_threshold
+from frn.inference.session import ClassEntry, ProjectHead, State, Support, check_name, check_threshold
 from frn.models.zoo import named_extractors
+from frn.ridge.parameters import HeadParameters
 from frn.system.files import decode_json, read_regular, write_atomically
 
 SUFFIX = ".frn.json"
@@ -170,6 +171,7 @@ def _document(project: Project, folder: Path) -> Document:
         "next_id": project.state.next_id,
         "classes": classes,
         **({"others": others} if others or "others" in project.document else {}),
+        **({"head": {"of": head.of, **asdict(head.head)}} if (head := project.state.head) else {}),
     }
 
 
@@ -233,7 +235,17 @@ def _parse(document: Document, folder: Path) -> tuple[ModelReference, State]:
         None if threshold is None else check_threshold(float(threshold)),
         max(next_id, int(document.get("next_id", 1))),
         others=others,
+        head=_parse_head(document.get("head")),
     )
+
+
+def _parse_head(document: object) -> ProjectHead | None:
+    """Return the head that a project stores, or None: without a head of its own, one is chosen for its photos."""
+    try:
+        of, numbers = _text(document["of"]), {key: document[key] for key in document if key != "of"}  # type: ignore[index, attr-defined]
+        return ProjectHead(of, HeadParameters.from_metadata(numbers))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
 
 
 def _parse_image(document: Document, folder: Path) -> Support:

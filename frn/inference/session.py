@@ -5,7 +5,7 @@ Photos are identified by content (`Support.key`), so the same photo is never an 
 name.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -15,7 +15,9 @@ from typing import Any
 
 from frn.errors import FrnError
 from frn.images.boxes import split_box
+from frn.inference.feature_cache import stamp_of
 from frn.projects.names import normal
+from frn.ridge.parameters import HeadParameters
 from frn.system.archives import zip_around
 
 MAX_NAME = 200
@@ -43,11 +45,6 @@ class Support:
             return cls(path, key, status.st_size, status.st_mtime_ns)
         return cls(path, key, 0, 0)
 
-    def is_unchanged(self) -> bool:
-        """Return whether the file is unchanged or missing; in both cases its known content still applies."""
-        now = Support.of(self.path, self.key)
-        return now == self or (now.size, now.mtime_ns) == (0, 0)
-
 
 @dataclass(frozen=True, slots=True)
 class ClassEntry:
@@ -70,6 +67,15 @@ class Moves:
 
 
 @dataclass(frozen=True, slots=True)
+class ProjectHead:
+    """The head that a project stores, and the classes that it was chosen for."""
+
+    of: str
+    """Key of these classes (`enrolled_form.classes_key`)."""
+    head: HeadParameters
+
+
+@dataclass(frozen=True, slots=True)
 class State:
     """All classes, and the threshold for unknown photos."""
 
@@ -81,6 +87,8 @@ class State:
     """Name of the model if changing it is an edit; empty otherwise."""
     others: tuple[Support, ...] = ()
     """Photos that the user marked as none of the classes."""
+    head: ProjectHead | None = field(default=None, compare=False)
+    """Head of the project, used as long as the classes are those that it was chosen for."""
     moves: Moves | None = field(default=None, compare=False)
     """Most recent moves of photos. Undoing to a state with different moves moves the photos back."""
     dropped: frozenset[str] = field(default=frozenset(), compare=False)
@@ -341,6 +349,29 @@ def build_state(classes: Iterable[tuple[str, Sequence[Support]]]) -> tuple[State
                 kept.append(support)
         entries.append(ClassEntry(len(entries) + 1, name, tuple(kept)))
     return State(tuple(entries), next_id=len(entries) + 1), duplicates
+
+
+def without(state: State, paths: Collection[str]) -> State:
+    """Return a state without the photos at these paths."""
+
+    def kept(photos: Sequence[Support]) -> tuple[Support, ...]:
+        return tuple(photo for photo in photos if str(photo.path) not in paths)
+
+    classes = tuple(replace(entry, supports=kept(entry.supports)) for entry in state.classes)
+    return replace(state, classes=classes, others=kept(state.others))
+
+
+def with_absent(state: State, listed: State) -> State:
+    """Return a state for saving, together with the photos of a listed one that are missing: they may come back."""
+    keys, classes = state.holders().keys(), list(state.classes)
+    for place, entry in enumerate(listed.classes):
+        absent = tuple(s for s in entry.supports if s.key not in keys and stamp_of(s.path) is None)
+        at = next((at for at, used in enumerate(classes) if used.name == entry.name), None)
+        if at is None:
+            classes.insert(place, replace(entry, supports=absent))
+        else:
+            classes[at] = replace(classes[at], supports=(*classes[at].supports, *absent))
+    return replace(state, classes=tuple(classes))
 
 
 def check_name(name: str) -> str:

@@ -190,7 +190,6 @@ class FakeEngine(EngineClient):
             tell({"event": "progress", "done": number, "total": len(paths)})
 
     def op_classes(self, tell: OnEvent, state: dict[str, Any]) -> dict[str, Any]:
-        keys = [s["key"] for entry in state["classes"] for s in entry["supports"]]
         reports = [
             {
                 "id": entry["id"],
@@ -202,11 +201,15 @@ class FakeEngine(EngineClient):
             for entry in state["classes"]
         ]
         threshold = 0.4 if state["threshold"] is None else state["threshold"]
-        missing = [key for key in keys if key not in self.known]
-        if not missing:  # on an error, the classes stay unchanged
+        photos = [support for entry in state["classes"] for support in entry["supports"]]
+        away = [photo["path"] for photo in photos if photo["path"] in self.away]
+        changed = (photo["path"] for photo in photos if self.content.get(photo["path"], photo["key"]) != photo["key"])
+        unread = [photo["path"] for photo in photos if photo["key"] not in self.known] + list(changed)
+        unread = [path for path in unread if path not in away]
+        if not unread:  # on an error, the classes stay unchanged
             self.classes = state
         about = {"threshold": threshold, "calibrated": 0.4, "expected": "rejects about 5% of your photos"}
-        return {"reports": reports, **about, "missing": missing, "unranked": 0}
+        return {"reports": reports, **about, "unread": unread, "away": away, "unranked": 0}
 
     def op_query(self, tell: OnEvent, paths: list[str], jointly: bool = False) -> None:
         for number, path in enumerate(paths, 1):

@@ -71,7 +71,8 @@ def _describe_head(classifier: "Classifier") -> str:
     before = ""
     if trained and not classifier.extractor.untrained_head:
         before = f"; trained values {trained.alpha:.1f} and {trained.gamma:.1f}"
-    return f"alpha {chosen.alpha:.1f} and gamma {chosen.gamma:.1f}, chosen from your {photos:,} photos{before}"
+    origin = "from the project" if classifier.uses_project_head else f"chosen from your {photos:,} photos"
+    return f"alpha {chosen.alpha:.1f} and gamma {chosen.gamma:.1f}, {origin}{before}"
 
 
 def expectation(classifier: "Classifier") -> dict[str, float]:

@@ -42,6 +42,7 @@ def enroll(
     from frn.inference.any_head import classifier_over
     from frn.inference.feature_cache import FeatureStore
     from frn.inference.project import ModelReference, Project, is_project, save_project
+    from frn.inference.session import with_absent
     from frn.projects.names import lookalikes
 
     if not is_project(out):
@@ -54,21 +55,19 @@ def enroll(
     classifier = classifier_over(load_extractor(name, device, before.model.tta if before else "none"), FeatureStore())
     with console.live_text(f"enrolling {sum(map(len, found.members.values())):,} photos"):
         if before is None:
-            notes = classifier.enroll(found.members) + classifier.enroll_others(found.others)
-        else:  # the threshold belongs to the model
+            notes = classifier.enroll(found.members, found.others)
+        else:  # the threshold belongs to the model, and the head is chosen again
             same = classifier.extractor.plain_sha256 == before.model.sha256
-            notes = classifier.enroll_state(before.state if same else dataclasses.replace(before.state, threshold=None))
+            listed = dataclasses.replace(before.state, head=None, threshold=before.state.threshold if same else None)
+            notes = classifier.enroll_state(listed)
     skipped = [*map(str, notes), *found.skipped]
     console.report_skipped([*found.notes, *skipped, *lookalikes(found.members)])
     if threshold is not None:
         classifier.threshold_override = threshold
     state = dataclasses.replace(classifier.state, threshold=classifier.threshold_override)
+    if before:
+        state = with_absent(state, before.state)
     document = before.document if before else {}
-    if before:  # with classes that have no photos
-        enrolled = {entry.id: entry for entry in state.classes}
-        state = dataclasses.replace(state, classes=tuple(enrolled.get(each.id, each) for each in before.state.classes))
-    if classifier.kept_head:
-        document = {**document, "head": classifier.kept_head}
     reference = ModelReference.of(name, classifier.extractor, out.parent)
     save_project(out, Project(reference, state, document), replace=replace)
     if as_json:

@@ -74,6 +74,7 @@ def export(
     from frn_export.export import ExportOptions, export_model
 
     from frn.estimator.loading import load_extractor
+    from frn.inference.classifier import listed_state
     from frn.models.model import load_model
     from frn.projects.class_files import ClassFiles, class_files
 
@@ -95,13 +96,11 @@ def export(
         replace=replace,
         tta=tta or "none",
         format=file_format,
-        others=found.others,
-        head=found.project.document.get("head") if found.project else None,
     )
     loaded = load_model(model or found.model or DEFAULT_MODEL)
-    members = found.members if classes else None
     report_skipped([*found.notes, *found.skipped])
-    exported = export_model(loaded, out, wanted, members, bars=progress_bar, warn=report_skipped)
+    state = found.project.state if found.project else listed_state(found.members, found.others)
+    exported = export_model(loaded, out, wanted, state if classes else None, bars=progress_bar, warn=report_skipped)
     for path in exported.removed:
         note(f"removed {path}: it belonged to the previous export")
     cost = exported.cost

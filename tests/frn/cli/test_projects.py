@@ -60,35 +60,31 @@ def test_project_gives_the_same_answers_as_its_folder(
     assert 0 < summary["threshold"] < 1  # the typical threshold; each photo has its own
 
 
-def test_missing_project_photos_are_allowed_and_changed_ones_are_reported(
-    birds: Path, moths: Path, extractor: Path, tmp_path: Path
-) -> None:
-    project, query = tmp_path / "b.frn.json", moths / "val" / "moth 20" / "00.png"
-    frn("enroll", birds, "--model", extractor, "--out", project)
-    before = answers(frn("classify", project, query, "--json"))
-    (birds / "moth 40" / "00.png").unlink()  # its feature maps are in the cache
-    assert answers(frn("classify", project, query, "--json")) == before
-    shutil.copy(moths / "val" / "moth 21" / "03.png", birds / "moth 41" / "00.png")
-    changed = frn("classify", project, query, "--json")
-    assert "moth 41/00.png: has changed since it was added; its current content is used" in changed.stderr
-    assert answers(changed)[0]["errors"] != before[0]["errors"]
-
-
-def test_missing_photos_are_reported_and_the_rest_are_used(
+def test_missing_photos_are_not_used_and_changed_ones_are_reported(
     birds: Path, moths: Path, extractor: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    project, query = tmp_path / "b.frn.json", moths / "val" / "moth 20" / "00.png"
+    project, again, query = tmp_path / "b.frn.json", tmp_path / "c.frn.json", moths / "val" / "moth 20" / "00.png"
     frn("enroll", birds, "--model", extractor, "--out", project)
-    monkeypatch.setenv("FRN_CACHE", str(tmp_path / "another, empty cache"))
+    before = answers(frn("classify", project, query, "--json"))
     (birds / "moth 40" / "00.png").unlink()
-    result = frn("classify", project, query, "--json")
-    assert result.exit_code == 0
-    assert "moth 40/00.png: cannot be read (No such file or directory)" in result.stderr
+    missing = frn("classify", project, query, "--json")
+    assert "class 'moth 40': 1 of 12 photos is missing and not used. The first: " in missing.stderr
+    assert answers(missing) == answers(frn("classify", birds, query, "--model", extractor, "--json")) != before
+    enrolled = frn("enroll", project, "--out", again, "--json")
+    assert json.loads(enrolled.stdout)["classes"]["moth 40"]["images"] == 11
+    assert len(json.loads(again.read_text())["classes"][0]["images"]) == 12  # it counts when it comes back
+    monkeypatch.setenv("FRN_CACHE", str(tmp_path / "another, empty cache"))
+    assert frn("classify", project, query, "--json").stdout == missing.stdout
+    shutil.copy(moths / "val" / "moth 21" / "03.png", birds / "moth 41" / "00.png")
+    changed = frn("classify", project, query, "--json")
+    assert "class 'moth 41': 1 of 12 photos has changed since it was added; its current content" in changed.stderr
+    assert answers(changed)[0]["errors"] != answers(missing)[0]["errors"]
     shutil.rmtree(birds / "moth 40")
-    monkeypatch.setenv("FRN_CACHE", str(tmp_path / "a third"))
-    result = frn("classify", project, query, "--json")
-    assert result.exit_code == 1
-    assert "error: class 'moth 40' has no usable image among 12 files" in result.stderr
+    assert set(answers(frn("classify", project, query, "--json"))[0]["errors"]) == {f"moth {n}" for n in range(41, 45)}
+    shutil.rmtree(birds)
+    away = frn("classify", project, query, "--json")
+    assert away.exit_code == 1
+    assert "error: all 60 example photos are missing. The first: " in away.stderr
 
 
 def test_a_different_model_is_refused_and_the_suggested_command_works(
@@ -150,10 +146,12 @@ def test_a_changed_zip_is_read_again(birds: Path, moths: Path, extractor: Path, 
     shutil.copy(moths / "val" / "moth 21" / "03.png", birds / "moth 41" / "00.png")
     shutil.make_archive(str(tmp_path / "birds"), "zip", birds)
     changed = frn("classify", project, query, "--json")
-    assert "moth 41/00.png: has changed since it was added; its current content is used" in changed.stderr
+    assert (
+        "class 'moth 41': 1 of 12 photos has changed since it was added; its current content is used" in changed.stderr
+    )
     assert answers(changed)[0]["errors"] != before[0]["errors"]
     packed.unlink()
-    assert "has changed" not in frn("classify", project, query, "--json").stderr
+    assert "all 60 example photos are missing" in frn("classify", project, query, "--json").stderr
 
 
 def test_classes_come_from_named_folders(birds: Path, extractor: Path, tmp_path: Path) -> None:

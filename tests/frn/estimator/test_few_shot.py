@@ -91,7 +91,7 @@ def test_missing_photo_gives_a_warning(tmp_path: Path, monkeypatch: pytest.Monke
     files = {home.name: sorted(home.iterdir())[:2] for home in sorted((tmp_path / "moths").iterdir())}
     FewShotClassifier(threshold=0.5).fit(files).save(tmp_path / "m.frn.json")
     files["eyed footman"][0].unlink()
-    with pytest.warns(UserWarning, match="cannot be read"):
+    with pytest.warns(UserWarning, match="class 'eyed footman': 1 of 2 photos is missing and not used"):
         loaded = FewShotClassifier.load(tmp_path / "m.frn.json")
     assert loaded.threshold_ == 0.5
 

@@ -1,20 +1,34 @@
 """Previously enrolled classes are loaded from the store and give the same answers."""
 
+import hashlib
 import os
+import shutil
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from frn.errors import FrnError
 from frn.estimator.loading import load_extractor
 from frn.inference.classifier import Classifier, Prediction
-from frn.inference.enrolled_form import head_document, head_of
+from frn.inference.enrolled_form import (
+    EnrolledForm,
+    as_project_head,
+    describes,
+    form_key,
+    from_bytes,
+    head_of,
+    to_bytes,
+)
 from frn.inference.extractor import Extractor
-from frn.inference.feature_cache import FeatureStore
+from frn.inference.feature_cache import FeatureStore, stamp_of
 from frn.inference.session import State
 from frn.ridge.parameters import HeadParameters
+from tests.campaign.mutations import mutate
 
 Enrolled = tuple[Path, State, list[Path], list[object]]
 
@@ -80,14 +94,27 @@ def test_stored_form_depends_on_names_order_photos_and_model(
     assert opened(load_extractor("resnet12-small"), store, state, monkeypatch) is None
 
 
-def test_a_changed_photo_is_read_again(
-    extractor: Extractor, enrolled: Enrolled, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store, state, *_ = enrolled
-    photo = state.classes[0].supports[0].path
-    os.utime(photo, ns=(1, 1))
-    assert opened(extractor, store, state, monkeypatch) is None
-    assert Classifier(extractor, FeatureStore(store)).enroll_state(state) == []  # only its date has changed
+def test_files_are_opened_again_only_after_a_change(extractor: Extractor, moths: Path, tmp_path: Path) -> None:
+    store, path = FeatureStore(tmp_path / "features.sqlite"), tmp_path / "a.png"
+    one, two = (sorted((moths / "test" / name).iterdir())[0].read_bytes() for name in ("moth 40", "moth 41"))
+    path.write_bytes(one)
+    os.utime(path, ns=(1, 1))
+    (young,) = extractor.keys([path], store)
+    assert store.key_of(path, stamp_of(path) or "") is None  # another change could have the same time
+    store.keep_key(path, "1 2 3 4", "known")
+    assert store.key_of(path, "1 2 3 4") == "known"
+    assert store.key_of(path, "1 2 3 5") is None
+    store.put_bytes(
+        "files", hashlib.blake2b(os.fsencode(path), digest_size=16).hexdigest(), f"{stamp_of(path)}\nx".encode()
+    )
+    assert extractor.keys([path], store) == ["x"]
+    path.write_bytes(two + one[: max(0, len(one) - len(two))])
+    os.utime(path, ns=(1, 1))
+    assert extractor.keys([path], store) not in (["x"], [young])
+    path.unlink()
+    (missing,) = extractor.keys([path], store)
+    assert isinstance(missing, FrnError)
+    assert missing.code == "missing"
 
 
 def test_a_damaged_form_is_computed_again(
@@ -95,10 +122,10 @@ def test_a_damaged_form_is_computed_again(
 ) -> None:
     store, state, queries, before = enrolled
     with sqlite3.connect(store) as database:
-        (data,) = database.execute("SELECT data FROM maps WHERE image LIKE 'classes-%'").fetchone()
+        (data,) = database.execute("SELECT data FROM maps WHERE image LIKE 'form-%'").fetchone()
         wrong = bytearray(data)
         wrong[len(wrong) // 2] ^= 1
-        database.execute("UPDATE maps SET data = ? WHERE image LIKE 'classes-%'", (bytes(wrong),))
+        database.execute("UPDATE maps SET data = ? WHERE image LIKE 'form-%'", (bytes(wrong),))
     assert opened(extractor, store, state, monkeypatch) is None
     classifier = Classifier(extractor, FeatureStore(store))
     assert classifier.enroll_state(state) == []
@@ -118,18 +145,99 @@ def test_enrolling_the_same_photos_again_uses_the_stored_form(
     assert (classifier.threshold_override, classifier.false_rejections) == (None, 0.05)
 
 
-def test_a_stored_head_is_used_only_for_its_classes_and_if_it_is_whole(
-    extractor: Extractor, enrolled: Enrolled
-) -> None:
+def test_a_head_is_used_only_for_its_classes(extractor: Extractor, enrolled: Enrolled) -> None:
     _, state, *_ = enrolled
     head = HeadParameters(0.5, 0.25, 3.0)
-    document = head_document(head, state, extractor)
-    assert head_of(document, state, extractor) == head
-    assert head_of(document, State(state.classes[:2]), extractor) is None
+    state = replace(state, head=as_project_head(head, state, extractor))
+    assert head_of(state, extractor) == head
+    assert head_of(replace(state, classes=state.classes[:2]), extractor) is None
     for field in ("sha256", "prior"):
         other: Any = SimpleNamespace(sha256=extractor.sha256, prior=extractor.prior)
         setattr(other, field, "another")
-        assert head_of(document, state, other) is None
-    damaged: list[object] = [None, [], {}]
-    for wrong in (*damaged, document | {"alpha": "x"}, document | {"beta": 51.0}, document | {"delta": 1.0}):
-        assert head_of(wrong, state, extractor) is None
+        assert head_of(state, other) is None
+
+
+def test_the_head_of_a_project_decides_its_own_answers_only(extractor: Extractor, enrolled: Enrolled) -> None:
+    store, state, queries, before = enrolled
+    foreign = replace(state, head=as_project_head(HeadParameters(20.0, 0.0, 2.0), state, extractor))
+    for _ in range(2):  # from an empty cache, and from a warm one
+        by_project, by_folder = (Classifier(extractor, FeatureStore(store)) for _ in range(2))
+        (note,) = by_project.enroll_state(foreign)
+        assert str(note).startswith("lambda and gamma come from the project")
+        assert by_project.head == HeadParameters(20.0, 0.0, 2.0)
+        assert answers(by_project, queries) != before
+        assert by_folder.enroll({entry.name: [s.path for s in entry.supports] for entry in state.classes}) == []
+        assert answers(by_folder, queries) == before
+    same = Classifier(extractor, FeatureStore(store))
+    assert same.enroll_state(by_folder.state) == []  # its head is the one that was chosen here
+    assert answers(same, queries) == before
+
+
+def test_a_form_that_is_not_whole_is_absent(extractor: Extractor, enrolled: Enrolled) -> None:
+    store, state, *_ = enrolled
+    classifier = Classifier(extractor, FeatureStore(store))
+    classifier.enroll_state(state)
+    key = form_key(state, extractor, classifier.head)
+    data = FeatureStore(store).get_bytes(extractor.sha256, key)
+    assert data
+    form = from_bytes(data, key, EnrolledForm)
+    assert form
+    assert describes(form, state, extractor)
+    assert from_bytes(data, "another key", EnrolledForm) is None
+    assert from_bytes(to_bytes(HeadParameters(), key), key, EnrolledForm) is None
+    generator = np.random.default_rng(0)
+    for _ in range(400):
+        assert from_bytes(mutate([data], generator), key, EnrolledForm) in (None, form)
+    name, enrolled_class = next(iter(form.classes.items()))
+    errors, labels, energies, distances = form.left_out or pytest.fail("no leave-one-out")
+    wrong: dict[str, list[Any]] = {
+        "classes": [
+            {},
+            *(
+                {**form.classes, name: replace(enrolled_class, **{field: value})}
+                for field in ("rows", "signs", "centre")
+                for good in [getattr(enrolled_class, field)]
+                for value in (good[:-1], np.full_like(good, np.nan), np.full_like(good, np.inf), good.astype(float))
+            ),
+            {**form.classes, name: replace(enrolled_class, signs=enrolled_class.signs * np.float32(2))},
+        ],
+        "leave_one_out": [{}, {each: shares + 1 for each, shares in form.leave_one_out.items()}],
+        "own_errors": [{}, {each: (label, row[1:]) for each, (label, row) in form.own_errors.items()}],
+        "looks": [dict.fromkeys(form.looks, b""), {"x": bytes(20)}],
+        "left_out": [
+            None,
+            (errors[1:], labels, energies, distances),
+            (errors, labels + 9, energies, distances),
+            (errors, labels.astype(np.float64), energies, distances),
+            (errors, labels, -1 - energies, distances),
+            (errors, labels, energies, distances * np.nan),
+        ],
+    }
+    for field, values in wrong.items():
+        for value in values:
+            assert not describes(replace(form, **{field: value}), state, extractor), (field, value)
+
+
+def test_missing_photos_are_not_used_whatever_is_stored(extractor: Extractor, moths: Path, tmp_path: Path) -> None:
+    home = Path(shutil.copytree(moths / "test", tmp_path / "birds"))
+    classes = {each.name: sorted(each.iterdir())[:4] for each in sorted(home.iterdir())[:3]}
+    query, store = [moths / "val" / "moth 20" / "00.png"], tmp_path / "features.sqlite"
+    first = Classifier(extractor, FeatureStore(store))
+    assert first.enroll(classes) == []
+    for path in classes["moth 40"][:2]:
+        path.unlink()
+    left = {name: [path for path in paths if path.exists()] for name, paths in classes.items()}
+    expected = Classifier(extractor)
+    expected.enroll(left)
+    for cache in (store, tmp_path / "empty.sqlite"):
+        for enrolled in (lambda classifier: classifier.enroll_state(first.state), lambda c: c.enroll(classes)):
+            classifier = Classifier(extractor, FeatureStore(cache))
+            (note,) = map(str, enrolled(classifier))
+            assert note.startswith("class 'moth 40': 2 of 4 photos are missing and not used. The first: ")
+            assert answers(classifier, query) == answers(expected, query)
+    shutil.rmtree(home / "moth 40")
+    *_, note = Classifier(extractor, FeatureStore(store)).enroll_state(first.state)
+    assert str(note).startswith("class 'moth 40': 4 of 4 photos are missing and not used")
+    shutil.rmtree(home)
+    with pytest.raises(FrnError, match=r"^all 12 example photos are missing\. The first: .*00\.png\. Connect"):
+        Classifier(extractor, FeatureStore(store)).enroll_state(first.state)

@@ -200,27 +200,28 @@ async def test_missing_photos_are_counted_reported_and_found_again(
 ) -> None:
     support = {"path": "/p/jay-2.jpg", "key": "jay-2.jpg", "size": 1, "mtime_ns": 1}
     other = {**SUPPORT, "path": "/p/jay-1.jpg"}
-    state = {"classes": [{"id": 4, "name": "jay", "supports": [other, support]}], "threshold": None, "next_id": 5}
+    here = {"path": "/photos/jay/jay-3.jpg", "key": "jay-3.jpg", "size": 1, "mtime_ns": 2}
+    state = {"classes": [{"id": 4, "name": "jay", "supports": [other, support, here]}], "threshold": None, "next_id": 5}
     found = {"state": state, "model": DEFAULT_MODEL, "sha256": f"sha of {DEFAULT_MODEL}"}
     monkeypatch.setattr(fake_engine, "op_load", lambda tell, path: found)
     fake_engine.away = {"/p/jay-1.jpg", "/p/jay-2.jpg"}
     driver = await drive()
     app = driver.app
-    fake_engine.known = {"jay-1.jpg"}  # the other photo has no stored features
+    fake_engine.known = {"jay-1.jpg"}  # its stored features are not used
     await app.workspace.project_bar.open_place("/home/birds.frn.json")
     await driver.idle()
     assert "2 missing (R)" in lines(app)[0]
-    assert app.controller.skipped == {"jay-2.jpg"}
+    assert app.controller.skipped == {"/p/jay-1.jpg", "/p/jay-2.jpg"}
     assert any("2 missing" in line for line in lines(app)[1:])
     app.workspace.ask(["/queries/jay-10.jpg"])
     await driver.idle()
     assert app.controller.query.answer is not None
     assert "scores" in app.controller.query.answer
-    assert any("2 examples missing, 1 without stored features" in note.message for note in app._notifications)
+    assert any("2 photos missing and not used" in note.message for note in app._notifications)
     await app.workspace.project_bar._relocate("/photos/jay")
     assert app.controller.missing == app.controller.skipped == frozenset()
     (entry,) = app.controller.session.state.classes
-    assert [str(one.path) for one in entry.supports] == ["/photos/jay/jay-1.jpg", "/photos/jay/jay-2.jpg"]
+    assert [str(one.path) for one in entry.supports] == [f"/photos/jay/jay-{number}.jpg" for number in (1, 2, 3)]
     assert not app.controller.session.is_saved
     await driver.keys("u")
     assert driver.app.controller.session.is_saved

@@ -46,7 +46,7 @@ def test_classes_give_the_same_answers_as_the_library(engine: Engine, members: d
     library.enroll(first(members, 5))
     done = engine.done("classes", state=engine.state(first(members, 5)))
     assert done["calibrated"] == pytest.approx(library.threshold)
-    assert done["missing"] == []
+    assert done["unread"] == done["away"] == []
     for report, shares in zip(done["reports"], library.leave_one_out.values(), strict=True):
         assert list(report["explained"].values()) == pytest.approx(shares.tolist())
     query = members["moth 42"][9]
@@ -174,7 +174,7 @@ def test_classes_without_examples_do_not_appear_in_answers(engine: Engine, membe
     (answer,) = engine.ask("query", paths=[str(members["moth 40"][5])]).told("answer")
     assert {score["id"] for score in answer["scores"]} == {2, 3, 4, 5, 6}
     none = engine.done("classes", state=engine.state({"empty": []}))
-    assert (none["threshold"], none["missing"]) == (0.0, [])
+    assert (none["threshold"], none["unread"]) == (0.0, [])
     assert "no class has an example" in engine.ask("query", paths=["x"]).reason
 
 
@@ -194,7 +194,8 @@ def test_missing_maps_are_reported_and_classes_stay_unchanged(engine: Engine, me
     strange = json.loads(json.dumps(state))
     strange["classes"][0]["supports"][0]["key"] = "f" * 32
     refused = engine.done("classes", state=strange)
-    assert (refused["missing"], refused["calibrated"], refused["reports"]) == (["f" * 32], 0.0, [])
+    place = strange["classes"][0]["supports"][0]["path"]
+    assert (refused["unread"], refused["calibrated"], refused["reports"]) == ([place], 0.0, [])
     (answer,) = engine.ask("query", paths=[str(members["moth 40"][5])]).told("answer")
     assert "scores" in answer
 
@@ -203,4 +204,4 @@ def test_maps_beyond_the_memory_limit_are_read_from_the_store(
     engine: Engine, members: dict[str, list[Path]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("frn_tui.engine.models.MAX_CACHED", 20_000)
-    assert engine.done("classes", state=engine.state(first(members, 3)))["missing"] == []
+    assert engine.done("classes", state=engine.state(first(members, 3)))["unread"] == []

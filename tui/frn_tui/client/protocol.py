@@ -134,8 +134,10 @@ class ClassReports(TypedDict):
     calibrated: float
     expected: str
     """Expected error rates of the calibrated threshold, in a line."""
-    missing: list[str]
-    """Keys without feature maps in the engine: embed their files, then repeat the request."""
+    unread: list[str]
+    """Paths of photos that are new to the engine or have changed: embed them, then repeat the request."""
+    away: list[str]
+    """Paths of missing photos, which are not used."""
     unranked: int
     """Examples whose ranks among many classes take longer: repeat the request for more of them."""
 

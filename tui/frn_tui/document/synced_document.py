@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from frn.inference.session import ClassEntry, Session, State, Support
+from frn.inference.session import ClassEntry, Session, State, Support, build_state, without
 from frn_tui.client import file_requests, protocol
 from frn_tui.client.client import EngineClient
 from frn_tui.client.protocol import ClassReport, EngineError, Model, OnEvent
@@ -34,11 +34,9 @@ class SyncedDocument:
         """Ids of the shipped classes, which the user's first class replaces."""
         self.model_name = self._opened = ""
         self.missing: frozenset[str] = frozenset()
-        """Paths of missing examples."""
-        self._read_others: set[str] = set()
-        """Keys of photos, marked as none of the classes, that the engine was asked to read with this model."""
+        """Paths of missing photos."""
         self.skipped: frozenset[str] = frozenset()
-        """Keys of missing examples without feature maps, which do not count."""
+        """Paths of missing and unreadable photos, which are not used."""
         self.model: Model | None = None
         self.reports: dict[int, ClassReport] = {}
         self.threshold = 0.0
@@ -127,7 +125,6 @@ class SyncedDocument:
         self.model_name = self._opened = name
         self.query.jointly = self.query.jointly and model["head"] == "frn"
         self._synced = None
-        self._read_others.clear()
         self.listener()
 
     async def change_model(self, name: str) -> None:
@@ -149,7 +146,9 @@ class SyncedDocument:
         session, paths = self.session, self._paths
         stamps = await self.engine.call(file_requests.StampFiles(list(paths)))
         if session is self.session:  # otherwise they belong to another project
-            self.missing = frozenset(paths.keys() - stamps.keys())
+            missing = frozenset(paths.keys() - stamps.keys())
+            self._synced = self._synced if missing == self.missing else None  # they count again, or no longer
+            self.missing = missing
             self.listener()
 
     async def sync(self) -> None:
@@ -174,7 +173,7 @@ class SyncedDocument:
             if self.query.answers and self._has_examples:
                 await self.query.ask_again(lambda: state is self.session.state)
             elif self.query.answers:
-                self.query.forget_scores("no class has an example")
+                self.query.forget_scores("all examples are missing" if self.missing else "no class has an example")
                 self.listener()
             if state is self.session.state:
                 self._renewed = state
@@ -194,25 +193,18 @@ class SyncedDocument:
         """Send the classes to the engine, embed missing examples, and store the reports."""
         state = self.session.state
         self._synced = None  # the engine may hold these classes even if this is cancelled before its answer
-        if others := [str(other.path) for other in state.others if other.key not in self._read_others]:
-            await self._embed(others, "Reading examples")
-            self._read_others |= {other.key for other in state.others}
         done = await self.engine.call(protocol.SetClasses(state))
-        skipped: frozenset[str] = frozenset()
-        if done["missing"]:
-            missing = set(done["missing"])
-            paths = [str(s.path) for entry in state.classes for s in entry.supports if s.key in missing]
-            found, broken = await self._embed(paths, "Reading examples")
-            self.problems += broken
-            self._follow_changes(found)
+        unreadable: list[str] = []
+        if done["unread"]:
+            found, broken = await self._embed(done["unread"], "Reading examples")
+            self.problems += [problem for problem in broken if problem not in self.problems]
+            self._follow_changes(found, done["away"])
             state = self.session.state
             done = await self.engine.call(protocol.SetClasses(state))
-            if skipped := frozenset(done["missing"]):  # missing files without feature maps
-                rest = Session(state)
-                rest.remove(skipped)
-                done = await self.engine.call(protocol.SetClasses(rest.state))
-        self.skipped = skipped
-        self.missing &= self._paths.keys()  # removed examples do not count as missing
+            if unreadable := done["unread"]:
+                done = await self.engine.call(protocol.SetClasses(without(state, unreadable)))
+        self.missing = frozenset(done["away"])
+        self.skipped = self.missing.union(unreadable)
         self.unranked = done["unranked"]
         self._synced = state  # an edit made meanwhile is sent by the next call
         self.reports = {report["id"]: report for report in done["reports"]}
@@ -220,7 +212,7 @@ class SyncedDocument:
 
     @property
     def _has_examples(self) -> bool:
-        return any(s.key not in self.skipped for entry in self.session.state.classes for s in entry.supports)
+        return any(str(s.path) not in self.skipped for entry in self.session.state.classes for s in entry.supports)
 
     @property
     def _paths(self) -> dict[str, None]:
@@ -245,22 +237,27 @@ class SyncedDocument:
         if was_saved:
             self.session.mark_saved()
 
-    def _follow_changes(self, found: Sequence[Support]) -> None:
-        """Replace examples whose files have changed since the project was saved by their new content."""
-        holders = self.session.state.holders()
-        changed = {str(support.path): support for support in found if support.key not in holders}
+    def _follow_changes(self, found: Sequence[Support], missing: Sequence[str]) -> None:
+        """Replace photos whose files have changed since they were added by their new content."""
+        state, now = self.session.state, {str(support.path): support for support in found}
+        changed = [photo for photo in state.photos if photo.key != now.get(str(photo.path), photo).key]
         if not changed:
             return
-        fresh = Session(self.session.state)
-        for entry in self.session.state.classes:
-            old = [support for support in entry.supports if str(support.path) in changed]
-            if old:
-                fresh.remove(support.key for support in old)
-                fresh.add(entry.id, [changed[str(support.path)] for support in old])
-                self.problems += [
-                    Problem(str(s.path), "has changed since it was added; its current content is used") for s in old
-                ]
-        self.session.amend(fresh.state)  # as an edit, it would block undo
+        keys = {now[str(photo.path)].key for photo in changed}
+        state = without(state, [str(s.path) for s in state.photos if s.key in keys and str(s.path) in missing])
+
+        def follow(photos: Sequence[Support]) -> list[Support]:
+            return [now.get(str(photo.path), photo) for photo in photos]
+
+        built, duplicates = build_state((entry.name, follow(entry.supports)) for entry in state.classes)
+        pairs = zip(state.classes, built.classes, strict=True)
+        classes = tuple(dataclasses.replace(entry, supports=new.supports) for entry, new in pairs)
+        others = tuple({other.key: other for other in follow(state.others)}.values())
+        what = "has changed since it was added; its current content is used"
+        self.problems += [Problem(str(photo.path), what) for photo in changed]
+        self.problems += [Problem(str(each.path), str(each).removeprefix(f"{each.path}: ")) for each in duplicates]
+        # as an edit, it would block undo
+        self.session.amend(dataclasses.replace(state, classes=classes, others=others))
 
     async def _embed(
         self, paths: Sequence[str], what: str, part: tuple[int, int] | None = None

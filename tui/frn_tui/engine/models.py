@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 
 from frn.errors import FrnError
 from frn.inference.any_head import classifier_over
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Embedded as Found
 from frn.inference.extractor import Extractor, Tta
-from frn.inference.feature_cache import FeatureStore, Maps
+from frn.inference.feature_cache import FeatureStore, Maps, stamp_of
 from frn.inference.session import Support
 from frn.models.zoo import require_exported, resolve
 from frn.system.hardware import cores
@@ -39,6 +39,8 @@ class Models:
         self._maps: ByteLimitedCache[Maps] = ByteLimitedCache(MAX_CACHED)
         self.looks: dict[str, bytes] = {}
         """Perceptual hashes of all images that were embedded or found."""
+        self._keys: dict[str, tuple[str, str]] = {}
+        """Stamp and content key of each file that was read."""
 
     @property
     def extractor(self) -> Extractor:
@@ -84,12 +86,23 @@ class Models:
         """Yield feature maps of files in order, until the request is cancelled."""
         named = iter(names)
         while batch := list(islice(named, BATCH)):
+            stamps = [stamp_of(Path(name)) for name in batch]  # before reading: a later change has another
             found = self.extractor.read(map(Path, batch), store=self.store, opening=lambda path: job.check())
-            for name, (_, outcome) in zip(batch, found, strict=True):
+            for name, stamp, (_, outcome) in zip(batch, stamps, found, strict=True):
                 if not isinstance(outcome, FrnError):
+                    self._keys[name] = stamp or "", outcome.key
                     self._keep(outcome.key, outcome.maps, outcome.look)
                 yield name, outcome
                 job.check()
+
+    def state_of(self, photo: Support) -> Literal["as it was", "missing", "to read"]:
+        """Return whether the file of a photo still has its content, without reading it."""
+        name = str(photo.path)
+        if (stamp := stamp_of(photo.path)) is None:
+            return "missing"
+        if self._keys.get(name, ("", ""))[0] != stamp and (key := self.store.key_of(photo.path, stamp)):
+            self._keys[name] = stamp, key
+        return "as it was" if self._keys.get(name) == (stamp, photo.key) else "to read"
 
     def find(self, key: str) -> Maps | None:
         """Return the feature maps (r, d) of an image that was embedded before."""

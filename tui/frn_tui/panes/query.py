@@ -151,11 +151,8 @@ class QueryPane(Judging, Arranging, Pane):
             self._tell_of_missing()
 
     def _tell_of_missing(self) -> None:
-        missing, skipped = count_of(len(self.controller.missing), "example"), len(self.controller.skipped)
-        if skipped:
-            self.context.say(f"{missing} missing, {skipped} without stored features   R: find them", severity="warning")
-        elif self.controller.missing:
-            self.context.say(f"{missing} missing; their stored features are used   R: find them")
+        if missing := len(self.controller.missing):
+            self.context.say(f"{count_of(missing, 'photo')} missing and not used   R: find them", severity="warning")
 
     def action_step(self, step: int) -> None:
         if len(self.controller.query.answers) > 1:

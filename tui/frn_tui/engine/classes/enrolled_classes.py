@@ -14,9 +14,9 @@ from frn.errors import FrnError
 from frn.images.near_copies import nearest_copies
 from frn.inference.any_head import OtherHeadClassifier
 from frn.inference.classifier import Classifier
-from frn.inference.enrolled_form import EnrolledForm, head_document, head_of
+from frn.inference.enrolled_form import EnrolledForm, are_alike, as_project_head, head_of, store_head, stored_head
 from frn.inference.feature_cache import Maps
-from frn.inference.session import ClassEntry, State
+from frn.inference.session import ClassEntry, ProjectHead, State, without
 from frn.inference.unknown import Shares, explained, stride, without_itself
 from frn.ridge.enrolment import Array, Centres, EnrolledClass, energy, enroll, left_out_location_error
 from frn.ridge.parameters import HeadParameters
@@ -60,30 +60,34 @@ class EnrolledClasses:
     def __init__(self, models: Models) -> None:
         self.models = models
         self._records: dict[Keys, ClassRecord] = {}
+        self._nothing = "no class has an example yet"
+        """Reason why there are no classes."""
+        self._origin = ""
+        """Remark on a head that comes from the project."""
         self._head: HeadParameters | None = None
         """Head with which they were enrolled."""
         self._class_errors = ClassErrors()
         self._rows: dict[str, Array] = {}
         """Leave-one-out errors (way,) of the examples of the classes in use, for heads other than FRN's."""
         self._current: Classifier | None = None
-        self.kept_head: object = None
-        """The head stored in the open project; it is used as long as the classes are the project's."""
+        self._tuned: tuple[list[Keys], HeadParameters] | None = None
+        """The head that was last chosen for the classes of a model, with these classes."""
 
-    def head_document(self, state: State) -> object:
+    def head_for(self, state: State) -> ProjectHead | None:
         """Return the head to store in a project with these classes; None if different classes are in use."""
         current = self._current
         if current is None or current.extractor.head is None:
             return None
         if _groups(current.state) != [keys for keys in _groups(state) if keys]:
             return None
-        return head_document(current.head, state, self.models.extractor)
+        return as_project_head(current.head, state, self.models.extractor)
 
     @property
     def current(self) -> Classifier:
         """Return a classifier of the classes in use. Raises FrnError if there are none, or of another model."""
         extractor = self.models.extractor
         if self._current is None or self._current.extractor.sha256 != extractor.sha256:
-            raise FrnError("no class has an example yet")
+            raise FrnError(self._nothing)
         return self._current
 
     def nearest(self, entry: ClassEntry, key: str, maps: Maps) -> str:
@@ -97,25 +101,30 @@ class EnrolledClasses:
         return max(others, default=(0.0, ""), key=lambda pair: pair[0])[1]
 
     def set_classes(self, request: SetClasses, job: Job) -> ClassReports:
-        """Enroll the classes of a state; if feature maps are missing, the classes stay unchanged."""
+        """Enroll the classes of a state, without missing photos; if photos have to be read, nothing changes."""
         extractor, before = self.models.extractor, self._current
         if before is not None and before.extractor.sha256 != extractor.sha256:
-            self._current = self._head = before = None
+            self._current = self._head = self._tuned = before = None
             self._records = {}
-        state = replace(request.state, classes=tuple(entry for entry in request.state.classes if entry.supports))
-        groups = _groups(state)
-        found: dict[str, Maps | None] = {}
-        for key in (key for keys in groups for key in keys):
+        states: dict[str, str] = {}
+        for photo in request.state.photos:
             job.check()
-            found[key] = self.models.find(key)
-        maps = {key: each for key, each in found.items() if each is not None}
-        others = {other.key: each for other in state.others if (each := self.models.find(other.key)) is not None}
-        missing = [key for key in found if key not in maps]
-        if missing or not groups:
+            states[str(photo.path)] = self.models.state_of(photo)
+        away = [path for path, found in states.items() if found == "missing"]
+        state = without(request.state, away)
+        state = replace(state, classes=tuple(entry for entry in state.classes if entry.supports))
+        groups = _groups(state)
+        found = {photo.key: self.models.find(photo.key) for photo in state.photos}
+        unread = [str(p.path) for p in state.photos if found[p.key] is None or states[str(p.path)] == "to read"]
+        maps = {key: each for keys in groups for key in keys if (each := found[key]) is not None}
+        others = {other.key: each for other in state.others if (each := found[other.key]) is not None}
+        self._nothing = "all example photos are missing. R finds them" if away else "no class has an example yet"
+        if unread or not groups:
             self._current = self._current if groups else None
             return ClassReports(
-                reports=[], threshold=state.threshold or 0.0, calibrated=0.0, expected="", missing=missing, unranked=0
-            )
+                reports=[], threshold=state.threshold or 0.0, calibrated=0.0, expected="", unread=unread, away=away,
+                unranked=0,
+            )  # fmt: skip
         same = before is not None and _groups(before.state) == groups
         classifier: Classifier
         if isinstance(other := self.models.head, OtherHeadClassifier):
@@ -126,13 +135,14 @@ class EnrolledClasses:
             distances = np.ones(errors.shape)
             classifier.left_out = _left_out(groups, records, maps, errors, distances, classifier)
         else:
-            head = before.head if before and same else self._choose_head(request.state, groups, maps)
+            head = self._choose_head(state, groups, maps)
             records = self._enroll(groups, maps, head, job.check)
             errors = self._class_errors.errors(groups, [record.enrolled for record in records], maps, job.check)
             distances = _distances(records)
             classifier = Classifier(extractor, self.models.store, head)
             left_out = _left_out(groups, records, maps, errors, distances, classifier)
-            classifier.use(state, _form(head, state, records, left_out), before.scorer if before and same else None)
+            scorer = before.scorer if before and same and before.head == head else None
+            classifier.use(state, _form(head, state, records, left_out), scorer)
         classifier.threshold_override = state.threshold
         classifier.looks = {key: self.models.looks[key] for key in maps}
         classifier.mark_others(others)
@@ -141,17 +151,23 @@ class EnrolledClasses:
             "reports": self._report(state, records, maps, errors, distances),
             "threshold": classifier.threshold,
             "calibrated": classifier.calibration.typical,
-            "expected": classifier.calibration.describe(),
-            "missing": [],
+            "expected": classifier.calibration.describe() + self._origin,
+            "unread": [],
+            "away": away,
             "unranked": int(np.isnan(errors).any(1).sum()),
         }
 
     def _choose_head(self, state: State, groups: Sequence[Keys], maps: dict[str, Maps]) -> HeadParameters:
-        """Choose the head of these classes; discard classes enrolled with another one."""
+        """Return the head of the project or, for other classes, one for them; discard classes with another one."""
         extractor = self.models.extractor
-        head = head_of(self.kept_head, state, extractor)
-        if head is None:
-            head = tune_by_leave_one_out([np.stack([maps[key] for key in keys]) for keys in groups], extractor.prior)
+        if self._tuned is None or self._tuned[0] != groups:
+            if (tuned := stored_head(self.models.store, state, extractor)) is None:
+                pools = [np.stack([maps[key] for key in keys]) for keys in groups]
+                tuned = tune_by_leave_one_out(pools, extractor.prior)
+                store_head(self.models.store, state, extractor, tuned)
+            self._tuned = list(groups), tuned
+        head = head_of(state, extractor) or self._tuned[1]
+        self._origin = "" if are_alike(head, self._tuned[1]) else "; lambda and gamma come from the project"
         if self._head is None or (head.alpha, head.beta) != (self._head.alpha, self._head.beta):
             self._records, self._class_errors = {}, ClassErrors()
         self._head = head  # enrolled classes do not depend on gamma

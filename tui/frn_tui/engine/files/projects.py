@@ -38,7 +38,6 @@ class Projects:
         path = Path(request.path)
         project = load_project(path)
         self._known[path] = project
-        self._classes.kept_head = project.document.get("head")
         model = project.model.locate(path.parent) + SUFFIXES[project.model.tta]
         return Loaded(project.state, model, project.model.sha256)
 
@@ -54,9 +53,7 @@ class Projects:
         if request.origin and origin is None:  # this engine did not load it: it replaces one that crashed
             with contextlib.suppress(FrnError):
                 origin = replace(load_project(Path(request.origin)), stamp=None)
-        document = origin.document if origin else {}
-        if (head := self._classes.head_document(state)) is not None:
-            document = {**document, "head": head}
+        document, state = origin.document if origin else {}, replace(state, head=self._classes.head_for(state))
         stamp = origin.stamp if origin and request.origin == request.path else None
         self._known[path] = save_project(path, Project(reference, state, document, stamp), replace=request.replace)
         self._app.name_project(request.path)

@@ -1,0 +1,37 @@
+"""Whatever ran before, the same question gets the same answer.
+
+`pytest -m campaign tests/campaign/test_history.py` runs 2,000 histories; `FRN_CAMPAIGN` and `FRN_SEED` work as in
+`test_campaign`. A failure prints the shortest history that still differs.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.campaign.history import Step, difference, draw_history, quick, shortened
+from tests.campaign.test_campaign import SEED, SHARE
+
+NEW_HEAD: list[Step] = [("enroll", 5), ("change_head", 1), ("classify", 2), ("doors_agree", 3)]
+MISSING: list[Step] = [("enroll", 5), ("remove_photos", 2), ("library", 4), ("doors_agree", 6), ("explain", 1)]
+
+
+@pytest.fixture(autouse=True)
+def private(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("FRN_STATE", "FRN_CACHE", "FRN_MODELS"):  # restored afterwards
+        monkeypatch.setenv(name, str(tmp_path))
+    quick(monkeypatch)
+
+
+@pytest.mark.parametrize("history", [NEW_HEAD, MISSING, draw_history(1), draw_history(4)])
+def test_answers_do_not_depend_on_what_ran_before(history: list[Step], tmp_path: Path) -> None:
+    assert not difference(history, tmp_path / "world")
+
+
+@pytest.mark.campaign
+def test_answers_of_random_histories_do_not_depend_on_what_ran_before(tmp_path: Path) -> None:
+    home, count = tmp_path / "world", max(1, round(2_000 * SHARE))
+    for seed in range(SEED * count, (SEED + 1) * count):
+        history = draw_history(seed)
+        if found := difference(history, home):
+            shortest = shortened(history[: int(found.split(",")[0].removeprefix("step "))], home)
+            pytest.fail(f"history {seed}: {shortest}: {difference(shortest, home)}")
