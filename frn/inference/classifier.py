@@ -443,9 +443,10 @@ def _usable(listed: State, keys: Sequence[str | FrnError]) -> tuple[State, list[
     for entry, own, usable in zip(listed.classes, found, state.classes, strict=True):
         if not usable.supports and not (own and all(map(_is_missing, own))):
             tried = {support.path for support in entry.supports}
-            reasons = [key for key in own if isinstance(key, FrnError)] + [d for d in duplicates if d.path in tried]
-            first = f" The first: {reasons[0]}" if reasons else ""
-            raise FrnError(f"class {usable.name!r} has no usable image among {len(own)} files.{first}")
+            broken = [str(key) for key in own if isinstance(key, FrnError)]
+            reasons = broken + [str(each) for each in duplicates if each.path in tried]
+            why = f" The first: {reasons[0]}" if reasons else ""
+            raise FrnError(f"class {usable.name!r} has no usable image among {len(own)} files.{why}")
         notes += _describe(f"class {usable.name!r}", entry.supports, own)
         if usable.supports:  # with surrounding blanks removed from the name
             classes.append(replace(entry, name=usable.name, supports=usable.supports))

@@ -296,6 +296,10 @@ def change_model(world: World, draw: random.Random) -> None:
         world.add_model(draw.randrange(3))
 
 
+def clear_caches(world: World, draw: random.Random) -> None:
+    shutil.rmtree(world.home / "cache", ignore_errors=True)
+
+
 # Questions.
 
 
@@ -326,7 +330,7 @@ def _run(*words: object) -> Callable[[App], object]:
 
 def classify(world: World, draw: random.Random) -> None:
     classes, options = _classes(world, draw)
-    more = draw.choice([[], [], ["--transductive"], draw.choice([[], world.examples[:2]])])
+    more: list[object] = draw.choice([[], [], ["--transductive"], [*world.examples[:2]]])
     world.compare(_run("classify", classes, *world.queries, *more, "--json", *options))
 
 
@@ -359,7 +363,7 @@ def export(world: World, draw: random.Random) -> None:
     shutil.rmtree(out, ignore_errors=True)
 
 
-def _by_library(path: Path, queries: Sequence[Path]) -> object:
+def _by_library(path: Path, queries: Sequence[Path]) -> Any:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -511,7 +515,7 @@ def bundle(world: World, draw: random.Random) -> None:
 
 STEPS: dict[Callable[[World, random.Random], None], int] = {
     add_photo: 6, remove_photos: 5, replace_photo: 6, swap_photos: 2, take_drive_away: 3, change_head: 7,
-    copy_project: 3, change_model: 4,
+    copy_project: 3, change_model: 4, clear_caches: 3,
     classify: 12, score: 3, explain: 2, enroll: 9, group: 1, export: 1, library: 5, doors_agree: 6, open_in_app: 6,
     edit_in_app: 5, bundle: 1,
 }  # fmt: skip

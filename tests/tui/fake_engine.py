@@ -126,7 +126,7 @@ class FakeEngine(EngineClient):
         entries = [{"name": name, "kind": kinds.get(name.rpartition(".")[2], "folder")} for name in names]
         return {"path": folder, "entries": entries}
 
-    def op_scan(self, tell: OnEvent, path: str) -> dict[str, Any]:
+    def op_scan(self, tell: OnEvent, path: str, level: int | None = None) -> dict[str, Any]:
         found: dict[str, Any] = {"kind": "nothing", "files": [], "classes": {}}
         members = [f"{path}/{name}" for name in self.FOLDERS.get(path, ())]
         classes = {member.rpartition("/")[2]: member for member in members if member in self.FOLDERS}

@@ -230,10 +230,10 @@ def test_missing_photos_are_not_used_whatever_is_stored(extractor: Extractor, mo
     expected = Classifier(extractor)
     expected.enroll(left)
     for cache in (store, tmp_path / "empty.sqlite"):
-        for enrolled in (lambda classifier: classifier.enroll_state(first.state), lambda c: c.enroll(classes)):
+        for is_project in (True, False):
             classifier = Classifier(extractor, FeatureStore(cache))
-            (note,) = map(str, enrolled(classifier))
-            assert note.startswith("class 'moth 40': 2 of 4 photos are missing and not used. The first: ")
+            (note,) = classifier.enroll_state(first.state) if is_project else classifier.enroll(classes)
+            assert str(note).startswith("class 'moth 40': 2 of 4 photos are missing and not used. The first: ")
             assert answers(classifier, query) == answers(expected, query)
     shutil.rmtree(home / "moth 40")
     *_, note = Classifier(extractor, FeatureStore(store)).enroll_state(first.state)

@@ -79,7 +79,7 @@ def test_a_project_stores_the_chosen_head_and_reuses_it(
         raise AssertionError("it is chosen again")
 
     monkeypatch.setattr("frn_tui.engine.classes.enrolled_classes.tune_by_leave_one_out", chosen)
-    again.ask("embed", paths=[str(photo) for photos in first(members, 3).values() for photo in photos])
+    again.ask("embed", paths=[photo["path"] for entry in loaded["classes"] for photo in entry["supports"]])
     assert again.done("classes", state=loaded)["unread"] == []
     with pytest.raises(AssertionError, match="internal"):
         again.done("classes", state=again.state(first(members, 2)))  # other classes

@@ -72,6 +72,8 @@ class Loaded:
     model: str
     """Model name as for `OpenModel`."""
     sha256: str
+    has_changed: bool = False
+    """Whether the file of the open model has changed since it was opened."""
 
 
 class LoadProject(Request[Loaded], op="load", queue="files"):

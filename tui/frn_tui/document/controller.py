@@ -166,7 +166,7 @@ class Controller(SyncedDocument):
         """Open a project, replacing the document; if `copy`, saving asks for a new name."""
         found = await self.engine.call(file_requests.LoadProject(path))
         async with self._opening:
-            if found.model != self._opened:
+            if found.model != self._opened or found.has_changed:
                 await self._open_model(found.model)
         self.begin(found.state)
         if self.model is not None and self.model["sha256"] != found.sha256:

@@ -29,11 +29,16 @@ MAX_CACHED = 512 << 20
 
 
 class Models:
-    """The open model, and the feature maps of files by content key. Only `opened` is for other threads."""
+    """The open model, and the feature maps of files by content key.
+
+    Only `opened` and `has_changed` are for other threads.
+    """
 
     def __init__(self) -> None:
         self.name = ""
         self.opened: Extractor | None = None
+        self._file: tuple[Path, str | None] | None = None
+        """File of the open model, and its stamp from before it was read."""
         self.head: Classifier | None = None
         """A classifier without classes that holds the head of the open model."""
         self._maps: ByteLimitedCache[Maps] = ByteLimitedCache(MAX_CACHED)
@@ -53,7 +58,7 @@ class Models:
         """Open a model in place of the current one, which stays open if the new one is rejected."""
         name, tta = split_suffix(request.model)
         path, trusted = require_exported(name), resolve(name).shipped
-        threads = max(1, cores() - 1)  # leave one core for the app
+        threads, stamp = max(1, cores() - 1), stamp_of(path)  # leave one core for the app
         # not on CUDA, which takes a second to start
         extractor = Extractor.open(path, trusted=trusted, device="cpu", threads=threads)
         if tta != "none":
@@ -62,7 +67,7 @@ class Models:
             data = augmented(extractor.data, cast(Tta, tta))
             extractor = Extractor(data, str(path), trusted=trusted, device="cpu", threads=threads)
         self.head = classifier_over(extractor)
-        self.name, self.opened = name, extractor
+        self.name, self.opened, self._file = name, extractor, (path, stamp)
         self._maps, self.looks = ByteLimitedCache(MAX_CACHED), {}
         return {
             "sha256": extractor.plain_sha256,
@@ -73,6 +78,11 @@ class Models:
             "head": extractor.method,
             "has_maps": extractor.head is not None,
         }
+
+    @property
+    def has_changed(self) -> bool:
+        """Return whether the file of the open model has changed since it was opened."""
+        return self._file is not None and stamp_of(self._file[0]) != self._file[1]
 
     def embed(self, request: EmbedImages, job: Job) -> None:
         """Embed files; each gets an event with its key, or the reason why it cannot be used."""

@@ -39,7 +39,7 @@ class Projects:
         project = load_project(path)
         self._known[path] = project
         model = project.model.locate(path.parent) + SUFFIXES[project.model.tta]
-        return Loaded(project.state, model, project.model.sha256)
+        return Loaded(project.state, model, project.model.sha256, self._models.has_changed)
 
     def save(self, request: SaveProject, job: Job) -> None:
         """Write a project file; saved under another name, it keeps its unknown keys."""
