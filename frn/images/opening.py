@@ -5,7 +5,6 @@ This module does not need torch. All images that it returns are sRGB, upright, a
 
 import functools
 import io
-import os
 import queue
 import threading
 import warnings
@@ -22,6 +21,7 @@ from frn.images.kinds import HEIF_EXTENSIONS
 from frn.images.transforms import EvaluationTransform, Pixels
 from frn.system.archives import read_whole
 from frn.system.hardware import cores
+from frn.system.processes.forks import after_fork
 from frn.system.processes.messages import Message, convert
 from frn.system.processes.sandbox import Answer, SandboxedWorker, WorkerKilledError
 
@@ -143,8 +143,7 @@ def _workers() -> "queue.LifoQueue[SandboxedWorker]":
     return workers
 
 
-if hasattr(os, "register_at_fork"):  # after a fork, the children belong to the parent
-    os.register_at_fork(after_in_child=_workers.cache_clear)
+after_fork(_workers, lambda idle: idle.cache_clear())  # the children belong to the parent
 
 
 def _in_child(data: bytes, where: str, request: DecodeRequest) -> tuple[Image.Image, tuple[int, int]]:

@@ -29,6 +29,7 @@ from frn.images.boxes import split_box
 from frn.images.near_copies import BYTES as LOOK
 from frn.system.archives import find_zip, zip_around
 from frn.system.caches import APPLICATION, FEATURES, is_feature_store, make_cache_folder
+from frn.system.processes.forks import after_fork
 
 FEATURE_CACHE_VERSION = 5
 """Version of the table and of image decoding; a file with another version is replaced."""
@@ -70,6 +71,10 @@ _BUSY_OR_FULL = {
 """Errors that do not indicate a damaged file; any other error does."""
 
 
+_INHERITED: list[object] = []
+"""Connections of the parent process, kept so that they are not closed."""
+
+
 def content_key(data: bytes) -> str:
     """Return the key of an image: a hash of its bytes, independent of its name."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
@@ -105,6 +110,15 @@ class FeatureStore:
         self._database: sqlite3.Connection | None = None
         self._path = path
         self._open()
+        after_fork(self, FeatureStore._reopen)
+
+    def _reopen(self) -> None:
+        """Open the file again after a fork; the old connection must not even be closed there."""
+        self._lock = threading.RLock()
+        if self._database is not None:
+            _INHERITED.append(self._finalizer.detach())
+            self._database = None
+            self._open()
 
     def _open(self) -> None:
         """Open the file; replace it first if it is ours and damaged or from another version."""
@@ -115,7 +129,8 @@ class FeatureStore:
                 if path.exists() and path.stat().st_size and not is_feature_store(path):
                     return
                 self._database = _connect(path)
-                weakref.finalize(self, self._database.close)  # from Python 3.13 on, sqlite3 warns otherwise
+                # from Python 3.13 on, sqlite3 warns otherwise
+                self._finalizer = weakref.finalize(self, self._database.close)
                 return
             except _ERRORS as error:
                 if not _is_damage(error):  # locked, read-only, full: work without it

@@ -13,7 +13,6 @@ import math
 import os
 import threading
 import time
-import weakref
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
@@ -23,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.errors import FrnError, shorten
+from frn.system.processes.forks import after_fork
 from frn.system.processes.messages import Message
 from frn.system.processes.sandbox import Answer, SandboxedWorker, WorkerKilledError
 
@@ -242,7 +242,7 @@ class OwnModel:
         self._open = partial(open_session, data, where, device=device, threads=threads)
         self._session: Any = self._open()
         self.metadata, self.inputs, self.outputs = _describe(self._session)
-        _OWN.add(self)
+        after_fork(self, OwnModel.forget)
 
     def run(self, inputs: Mapping[str, Maps]) -> Maps:
         """Return the first output for inputs by name. Raises FrnError if the run fails or takes too long."""
@@ -258,18 +258,6 @@ class OwnModel:
         """
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._session))
         self._session = None
-
-
-_OWN: "weakref.WeakSet[OwnModel]" = weakref.WeakSet()
-
-
-def _forget_all() -> None:
-    for model in list(_OWN):
-        model.forget()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_all)
 
 
 class ForeignModel:

@@ -20,6 +20,7 @@ from typing import IO, Any, cast
 
 from frn.errors import FrnError, shorten
 from frn.system.files import read_regular
+from frn.system.processes.forks import after_fork
 
 MAX_ENTRIES = 3_000_000
 """Maximum number of entries of an archive; all of ImageNet has 1.3 million images."""
@@ -160,6 +161,9 @@ def zip_around(path: Path) -> Path | None:
 @lru_cache(maxsize=4)
 def _listed(path: Path, size: int, mtime_ns: int) -> ZippedFiles:
     return ZippedFiles(path)
+
+
+after_fork(_listed, lambda opened: opened.cache_clear())  # a fork shares the positions in their files
 
 
 def _name(info: zipfile.ZipInfo) -> str:

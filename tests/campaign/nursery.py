@@ -10,10 +10,11 @@ import socket
 import subprocess
 import sys
 import time
+import weakref
 from functools import cache
 
 from frn.system.processes import sandbox
-from frn.system.processes.sandbox import SandboxedWorker
+from frn.system.processes.sandbox import SandboxedWorker, _end
 
 
 class Forked:
@@ -63,7 +64,8 @@ def _start(self: SandboxedWorker) -> Forked:
     for descriptor in (for_questions, for_answers):
         os.close(descriptor)
     child = Forked(int(nursery.recv(64)), questions, answers)
-    self._process, self._owner = child, os.getpid()  # type: ignore[assignment]
+    self._process = child  # type: ignore[assignment]
+    self._finalizer = weakref.finalize(self, _end, child)  # type: ignore[arg-type]
     self._await_start(child)  # type: ignore[arg-type]
     return child
 

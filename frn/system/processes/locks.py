@@ -14,11 +14,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from frn.errors import FrnError, FrnWarning, shorten
+from frn.system.processes.forks import after_fork
 
 WARN_AFTER = 2.0
 """Seconds of waiting before a warning names the holder."""
 GIVE_UP_AFTER = 60.0
 """Seconds of waiting before an error names the holder."""
+SIGNED = b"process "
+"""Beginning of a lock file; one with other content is not ours, so it is not emptied."""
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
@@ -33,6 +36,7 @@ class Lock:
         self._process = process or os.getpid()
         self._status: os.stat_result | None = None
         self._lock = FileLock(path, thread_local=False, fallback_to_soft=False, on_acquired=self._sign)
+        after_fork(self, Lock._forget)
 
     def is_held(self) -> bool:
         """Return whether this process holds the lock and its file still exists."""
@@ -65,10 +69,19 @@ class Lock:
         self._lock.release()
 
     def _sign(self, descriptor: int) -> None:
-        self._status = os.fstat(descriptor)
+        status = os.fstat(descriptor)
+        if status.st_nlink > 1 or os.read(descriptor, len(SIGNED)) not in (b"", SIGNED):
+            raise OSError(errno.EEXIST, f"{self.path} is not a lock of frn. Rename it")
+        self._status = status
         command = shlex.join([os.path.basename(sys.argv[0]), *sys.argv[1:]])  # noqa: PTH119
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, f"process {self._process} ({shorten(command, 80)})".encode(errors="replace"))
+        with contextlib.suppress(OSError):  # on a full disk, the lock has no name
+            os.ftruncate(descriptor, 0)
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            os.write(descriptor, f"process {self._process} ({shorten(command, 80)})".encode(errors="replace"))
+
+    def _forget(self) -> None:
+        """Leave the file to the parent process after a fork, as `FileLock` also does."""
+        self._status = None
 
 
 def holder(path: Path) -> str:

@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 
 from frn.errors import FrnError, shorten
+from frn.system.processes.forks import after_fork
 from frn.system.processes.messages import Message, read, write
 
 Answer = tuple[Message, Sequence[bytes]]
@@ -45,13 +46,20 @@ class SandboxedWorker:
         self.target, self.memory = target, memory
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        self._owner = 0
-        self._let_go: Callable[[], object] = lambda: None
+        after_fork(self, SandboxedWorker._forget)
+
+    def _forget(self) -> None:
+        """Leave the child to the parent process after a fork, and the lock to whichever of its threads holds it."""
+        self._lock = threading.Lock()
+        if self._process is not None:
+            self._finalizer.detach()
+            _hang_up(self._process)
+            self._process = None
 
     @property
     def lives(self) -> bool:
         """Return whether a child of this process is running; False after a fork and before the first request."""
-        return self._process is not None and self._owner == os.getpid() and self._process.poll() is None
+        return self._process is not None and self._process.poll() is None
 
     def ask(self, question: Message, blobs: Sequence[bytes], seconds: float) -> tuple[Message, list[bytes]]:
         """Send a request and wait at most `seconds` for the answer.
@@ -95,14 +103,14 @@ class SandboxedWorker:
 
     def _await_start(self, process: subprocess.Popen[bytes]) -> None:
         """Wait until the child has imported its modules, so that this does not count against a request's time."""
-        self._let_go = weakref.finalize(self, _end, process, self._owner)
         with self._limited(process, START_SECONDS):
             _answer(process)
 
     def close(self) -> None:
         """Stop the child; the next request starts another."""
-        self._let_go()
-        self._process = None
+        if self._process is not None:
+            self._finalizer()
+            self._process = None
 
     def _start(self) -> subprocess.Popen[bytes]:
         if self.lives:
@@ -120,7 +128,7 @@ class SandboxedWorker:
             )
         except OSError as error:
             raise WorkerKilledError(f"cannot be started ({error.strerror})") from error
-        self._owner = os.getpid()
+        self._finalizer = weakref.finalize(self, _end, self._process)
         self._await_start(self._process)
         return self._process
 
@@ -130,12 +138,19 @@ def _answer(process: subprocess.Popen[bytes]) -> tuple[Message, list[bytes]]:
     return read(process.stdout)
 
 
-def _end(process: subprocess.Popen[bytes], owner: int) -> None:
-    if owner == os.getpid():
-        process.kill()
-        process.wait()
-    else:  # a fork has only copies of the pipes
-        process.returncode = 0
+def _hang_up(process: subprocess.Popen[bytes]) -> None:
+    """Let a fork's copies of the pipes lead nowhere: to close them would write what a thread has left in them."""
+    process.returncode = 0
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for pipe in (process.stdin, process.stdout):
+        assert pipe is not None
+        os.dup2(nothing, pipe.fileno())
+    os.close(nothing)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
             with contextlib.suppress(OSError):

@@ -1,6 +1,5 @@
 """Even allowed ONNX operators can take too much time or memory, and are then stopped."""
 
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +19,6 @@ from frn.inference.onnx_runtime import Device, check_model, open_session, run_se
 from frn.models.zoo import shipped_extractors
 from frn.system.processes.messages import Message
 from frn.system.processes.sandbox import SandboxedWorker, WorkerKilledError
-from tests.forks import ended, fork
 
 Model = onnx.ModelProto
 
@@ -124,18 +122,6 @@ def test_an_untrusted_model_gives_the_same_answers(shipped: Path) -> None:
     np.testing.assert_allclose(theirs.feature_maps(pixels), ours.feature_maps(pixels), rtol=0, atol=1e-5)
     assert theirs.feature_maps(pixels[:0]).shape == (0, *theirs.shape)
     assert (theirs.shape, theirs.grid, theirs.head, theirs.sha256) == (ours.shape, ours.grid, ours.head, ours.sha256)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-@pytest.mark.parametrize("trusted", [True, False])
-def test_an_open_model_also_works_in_a_fork(shipped: Path, trusted: bool) -> None:
-    pixels = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
-    extractor = Extractor.open(shipped, trusted=trusted, threads=2, device="cpu")
-    before = extractor.feature_maps(pixels)
-    forked = fork(lambda: np.testing.assert_allclose(extractor.feature_maps(pixels), before, rtol=0, atol=1e-5))
-    assert ended(forked) == 0
-    np.testing.assert_array_equal(extractor.feature_maps(pixels), before)
 
 
 def test_a_larger_file_may_take_longer_to_open(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:

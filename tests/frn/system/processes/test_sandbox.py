@@ -9,7 +9,6 @@ import pytest
 
 from frn.errors import FrnError
 from frn.system.processes.sandbox import SandboxedWorker, WorkerKilledError
-from tests.forks import ended, fork
 
 HANDLERS = """
 import ctypes, itertools, os
@@ -69,15 +68,3 @@ def test_child_answers_repeatedly_until_it_is_killed(child: SandboxedWorker) -> 
         child.ask({"do": "loop in C"}, [], 0.4)
     assert time.monotonic() - began < 5
     assert len({first, second, echo(child)}) == 3
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_fork_starts_its_own_child(child: SandboxedWorker) -> None:
-    mine = echo(child)
-
-    def ask() -> None:
-        assert echo(child) != mine
-
-    assert ended(fork(ask)) == 0
-    assert echo(child) == mine
