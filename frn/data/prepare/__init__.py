@@ -7,6 +7,7 @@ resized again, are not needed: the evaluation transform gives the same pixels, a
 import difflib
 import hashlib
 import json
+import warnings
 import zlib
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -21,7 +22,7 @@ from frn.data.prepare.folder import SampledSplit, plan_own
 from frn.data.prepare.published import BENCHMARKS
 from frn.data.prepare.sources import MEBIBYTE, Sources
 from frn.data.prepare.writer import check_places, count, write_items
-from frn.errors import FrnError
+from frn.errors import FrnError, FrnWarning
 from frn.system.files import read_json, write_atomically
 from frn.system.transfers import fetch_url
 
@@ -58,7 +59,7 @@ def prepare(
     Args:
         name: name of a benchmark, or "folder".
         sources: archives as released, folders that contain them, or their unpacked contents.
-        out: the data set's folder; complete files in it are kept.
+        out: the data set's folder; files in it are kept, with a warning if they differ from their sources.
         split: name of the class split if a benchmark has several; the first by default.
         unofficial: accept archives with different checksums, and different numbers of classes and images.
         download: first download the archive to the only source, a folder.
@@ -87,12 +88,20 @@ def prepare(
         counts = count(plan.items)
         if not unofficial:
             _compare(opened, name, counts, plan.official)
-        check_places(plan.items, out, replace=known is not None)
+        upright = name == "folder"  # the authors ignore EXIF tags
+        check_places(plan.items, out, is_known=known is not None, upright=upright)
         record = Record(name, options, [str(source.resolve()) for source in sources], plan.skipped, plan.by)
         if record != known:
             write_record(out, record)
-        # The authors ignore EXIF tags; your own photos are turned upright.
-        write_items(plan.items, out, progress, upright=name == "folder")
+        differing = write_items(plan.items, out, progress, upright=upright)
+    if differing:
+        names = ", ".join(path.relative_to(out).as_posix() for path in differing[:3]) + ", …" * (len(differing) > 3)
+        warnings.warn(
+            f"{out}: {len(differing)} of {len(plan.items)} files differ from their sources and were kept: {names}. "
+            "Delete them to write them again.",
+            FrnWarning,
+            stacklevel=2,
+        )
     return counts
 
 
@@ -108,7 +117,7 @@ def read_record(out: Path) -> Record | None:
 def write_record(out: Path, record: Record) -> None:
     """Write the record of a data set to its folder."""
     fields = to_builtins(record)
-    write_atomically(out / RECORD, json.dumps({**fields, "crc32": _checksum(fields)}, indent=1) + "\n")
+    write_atomically(out / RECORD, json.dumps({**fields, "crc32": _checksum(fields)}, indent=1) + "\n", replace=True)
 
 
 def _checksum(fields: dict[str, Any]) -> int:

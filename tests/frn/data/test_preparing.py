@@ -17,7 +17,7 @@ import frn.data.prepare as preparation
 from frn.cli.main import app
 from frn.data.prepare import prepare, sources, writer
 from frn.data.prepare.published import BENCHMARKS
-from frn.errors import FrnError
+from frn.errors import FrnError, FrnWarning
 from frn.system import archives
 from tests import processes
 from tests.frn.data.miniatures import (
@@ -153,7 +153,7 @@ def test_killed_preparation_completes_when_repeated(birds: Path, tmp_path: Path)
     before = states(out)
     kept = {name for name in prepared(out) if not Path(name).name.startswith(".")}
     assert 0 < len(kept) < 40
-    next(path for path in out.rglob("*.png")).write_bytes(b"torn by a power cut")
+    next(path for path in out.rglob("*.png")).write_bytes(b"")  # torn by a power cut
     assert prepare("cub-cropped", [birds], out, unofficial=True) == prepare(
         "cub-cropped", [birds], whole, unofficial=True
     )
@@ -212,25 +212,35 @@ def test_missing_file_is_written_again(birds: Path, tmp_path: Path) -> None:
     assert gone.read_bytes() == content
 
 
-def test_an_image_that_has_changed_in_the_source_is_written_again(tmp_path: Path) -> None:
-    source, out = tmp_path / "photos", tmp_path / "out"
-    photo = unpacked(source, {"train/jay/a.jpg": picture(1), "train/jay/b.jpg": picture(2)}) / "train" / "jay" / "a.jpg"
-    prepare("folder", [source], out)
-    photo.write_bytes(picture(3) + b"more")
-    prepare("folder", [source], out)
-    assert (out / "train" / "jay" / "a.jpg").read_bytes() == picture(3) + b"more"
+@pytest.mark.parametrize("name", ["folder", "cub-raw", "cub-cropped"])
+def test_a_file_that_differs_from_its_source_is_kept_and_named(birds: Path, tmp_path: Path, name: str) -> None:
+    """The user may have rotated it; a damaged copy may have the size of the source."""
+    source = unpacked(tmp_path / "photos", {"train/jay/a.jpg": picture(1), "train/jay/b.jpg": picture(2)})
+    prepare(name, [source if name == "folder" else birds], out := tmp_path / "out", unofficial=True)
+    first, second = sorted(path for path in out.rglob("*.*g") if path.parent != out)[:2]
+    first.write_bytes(rotated := picture(99, kind="PNG" if first.suffix == ".png" else "JPEG"))
+    data = bytearray(second.read_bytes())
+    data[len(data) // 2] ^= 1
+    second.write_bytes(data)
+    with pytest.warns(FrnWarning, match=rf"2 of \d+ files differ .* kept: .*/{first.name}, .*/{second.name}\. Delete"):
+        prepare(name, [source if name == "folder" else birds], out, unofficial=True)
+    assert (first.read_bytes(), second.read_bytes()) == (rotated, bytes(data))
+    second.unlink()
+    with pytest.warns(FrnWarning, match=r"1 of \d+ files differ"):
+        prepare(name, [source if name == "folder" else birds], out, unofficial=True)
+    assert second.exists()
 
 
 @pytest.mark.parametrize("kind", ["photo", "text", "link"])
-def test_a_file_with_the_same_name_is_replaced_only_if_a_record_lists_the_data_set(tmp_path: Path, kind: str) -> None:
-    source, out, mine = unpacked(tmp_path / "photos", {"train/jay/a.jpg": picture(1)}), tmp_path / "out", picture(2)
+def test_a_file_with_the_same_name_is_refused_unless_a_record_lists_the_data_set(tmp_path: Path, kind: str) -> None:
+    source, out, mine = unpacked(tmp_path / "photos", {"train/jay/a.jpg": picture(1)}), tmp_path / "out", picture(1)
     place = out / "train" / "jay" / "a.jpg"
     place.parent.mkdir(parents=True)
     if kind == "link":
-        (tmp_path / "mine.jpg").write_bytes(mine + b"longer")
+        (tmp_path / "mine.jpg").write_bytes(mine[:-1] + b"x")
         place.symlink_to(tmp_path / "mine.jpg")
     else:
-        place.write_bytes(mine + b"longer" if kind == "photo" else b"notes")
+        place.write_bytes(mine[:-1] + b"x" if kind == "photo" else b"notes")
     before = place.read_bytes()
     for _ in range(2):
         with pytest.raises(FrnError, match=r"a\.jpg: already exists and differs.*Give another --out"):
@@ -240,15 +250,16 @@ def test_a_file_with_the_same_name_is_replaced_only_if_a_record_lists_the_data_s
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need a right there")
-def test_link_in_the_data_set_is_replaced_but_not_its_target(tmp_path: Path) -> None:
+def test_link_in_the_data_set_is_kept_if_its_target_differs(tmp_path: Path) -> None:
     source, out = unpacked(tmp_path / "photos", {"train/jay/a.jpg": picture(1)}), tmp_path / "out"
     prepare("folder", [source], out)
     place = out / "train" / "jay" / "a.jpg"
     (tmp_path / "mine.jpg").write_bytes(picture(2) + b"longer")
     place.unlink()
     place.symlink_to(tmp_path / "mine.jpg")
-    prepare("folder", [source], out)
-    assert place.read_bytes() == picture(1)
+    with pytest.warns(FrnWarning, match="1 of 1 files differ"):
+        prepare("folder", [source], out)
+    assert place.is_symlink()
     assert (tmp_path / "mine.jpg").read_bytes() == picture(2) + b"longer"
 
 
