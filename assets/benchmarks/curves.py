@@ -128,7 +128,7 @@ def main(
             require_writable(path, replace=replace)
         curves = [read_curves(run) for run in runs]
         for path in out:
-            write_atomically(path, draw_curves(curves, path.suffix.lower()))
+            write_atomically(path, draw_curves(curves, path.suffix.lower()), replace=replace)
             print(path)
 
 

@@ -1,6 +1,6 @@
 """Verified export: every file is checked against its original, and nothing is written unless all agree."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -19,12 +19,11 @@ from frn.inference.onnx_runtime import open_session, run_session
 from frn.inference.session import State
 from frn.models.model import Model, serialise
 from frn.ridge.parameters import HeadParameters
-from frn.system.file_sets import write_set
-from frn.system.files import is_ours, require_writable
+from frn.system.file_sets import require_writable_set, write_set
 from frn_export import parity, quantise
 from frn_export.card import model_card
 from frn_export.difference import CLASSIFIER_TOLERANCE, Difference, compare_answers
-from frn_export.formats import ENDINGS, Format, converted
+from frn_export.formats import Format, converted
 from frn_export.graphs.backbone import features_graph
 from frn_export.graphs.classifier import batch_graph, classifier_graph, require_text
 from frn_export.graphs.enrolled_head import classifier_with, enrolled
@@ -33,11 +32,6 @@ from frn_export.graphs.mirror import augmented
 from frn_export.graphs.prepare import preprocess_graph
 from frn_export.int8_accuracy import Cost, draw_sample, measure_cost
 
-GRAPHS = ("preprocess", "features", "head", "classifier", "classifier-batch")
-FILES = (*(f"{name}{ending}" for name in GRAPHS for ending in (".onnx", *ENDINGS)), "model.safetensors")
-"""Files that an export may contain besides its README.md."""
-MARKED = (".onnx", ".safetensors", ".md")
-"""Types of files that record which program wrote them."""
 Array = NDArray[Any]
 
 
@@ -98,15 +92,16 @@ def export_model(
     The files are preprocess.onnx, features.onnx and head.onnx. The model must be in evaluation mode; `warn` receives
     the reasons for skipped images of the classes. Raises FrnError if a file differs from its original, or int8 loses
     too much accuracy; then nothing is written. A head that cannot be exported is skipped with a warning, unless classes
-    need it. Files that only the earlier export has are removed, since they would belong to another model.
+    need it. `SHA256SUMS` lists the files. Those that only the earlier export lists are removed, since they would belong
+    to another model.
     """
     names = [entry.name for entry in classes.classes] if isinstance(classes, State) else classes
     require_text(names or ())
     readme = out / "README.md"
     certain = ["features.onnx", "preprocess.onnx", "head.onnx", readme.name]
     certain += ["classifier.onnx", "classifier-batch.onnx"] if classes is not None else []
-    _require_writable(out, [*certain, *(["model.safetensors"] if options.weights else [])], options)
-    earlier = readme.is_file()
+    certain += ["model.safetensors"] if options.weights else []
+    require_writable_set(out, certain, replace=options.replace)
     features, cost = features_graph(model).SerializeToString(deterministic=True), None
     differences = {"difference": parity.compare_features(model, features).require()}
     if options.precision == "fp16":
@@ -158,22 +153,8 @@ def export_model(
     if options.weights:
         paths["weights"] = out / "model.safetensors"
         files[paths["weights"].name] = serialise(model, half=options.precision == "fp16")
-    _require_writable(out, files, options)
-    stale = [out / name for name in FILES if earlier and name not in files and (out / name).is_file()]
-    removed = [path for path in stale if path.suffix not in MARKED or is_ours(path)]
-    write_set(out, files, instead_of=[path.name for path in removed])
-    return Exported(paths, differences, cost, removed)
-
-
-def _require_writable(out: Path, names: Iterable[str], options: ExportOptions) -> None:
-    """Raise FrnError if files that frn did not write would be overwritten.
-
-    If the README is ours, so are all files except `MARKED`.
-    """
-    earlier = is_ours(out / "README.md")
-    for name in names:
-        path = out / name
-        require_writable(path, replace=options.replace or (earlier and path.suffix not in MARKED))
+    removed = write_set(out, files, replace=options.replace)
+    return Exported(paths, differences, cost, [out / name for name in removed])
 
 
 def _compare_preprocess(transform: EvaluationTransform, graph: bytes) -> Difference:

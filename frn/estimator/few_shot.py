@@ -221,7 +221,7 @@ class FewShotClassifier:
     def export_onnx(self, path: str | Path) -> None:
         """Write the classifier as one ONNX file, from an image to label, probabilities and error maps.
 
-        Raises FrnError if no class is fitted, or the file cannot be written.
+        Raises FrnError if no class is fitted, the file cannot be written, or another file has its name.
         """
         write_atomically(expanded(path), classifier_file(self._fitted.classifier))
 

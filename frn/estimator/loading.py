@@ -12,6 +12,7 @@ from frn.inference.onnx_runtime import MAX_BYTES, Device
 from frn.models.zoo import DEFAULT_MODEL, resolve
 from frn.projects.class_files import class_files
 from frn.system.extras import needs_torch
+from frn.system.file_sets import read_member
 from frn.system.files import read_regular
 
 
@@ -25,7 +26,7 @@ def load_extractor(model: str | Path, device: Device = "auto", tta: Tta = "none"
             raise FrnError(f"{name} must be one of {', '.join(known)}, not {given!r}")
     files = resolve(model)
     where, trusted = files.extractor or files.weights, files.shipped or files.extractor is None
-    data = read_regular(files.extractor, MAX_BYTES) if files.extractor else _features_file(files.weights)
+    data = read_member(files.extractor, MAX_BYTES) if files.extractor else _features_file(files.weights)
     if tta != "none":
         if not trusted:
             Extractor(data, str(where), device=device)  # an untrusted file is read only after its checks

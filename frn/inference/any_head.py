@@ -22,7 +22,7 @@ from frn.models.zoo import HEAD_FILE, WEIGHTS, is_exported
 from frn.ridge.enrolment import Array, EnrolledClass, Floats
 from frn.ridge.parameters import HeadParameters
 from frn.system.extras import needs_torch
-from frn.system.files import read_regular
+from frn.system.file_sets import read_member
 
 Logits = Callable[[Maps, Maps], Floats]
 """A head: logits (n, way) from supports (way, k, r, d) and queries (n, r, d)."""
@@ -38,7 +38,7 @@ def classifier_over(extractor: Extractor, store: FeatureStore | None = None) -> 
     where = Path(extractor.where)
     graph, weights = where.with_name(HEAD_FILE), where.with_name(WEIGHTS) if is_exported(where) else where
     if is_exported(where) and graph.is_file():
-        data = read_regular(graph, MAX_BYTES)
+        data = read_member(graph, MAX_BYTES)
         return OtherHeadClassifier(extractor, ForeignModel(data, str(graph), "cpu", extractor.threads), store, data)
     if not weights.is_file():
         raise FrnError(

@@ -24,7 +24,7 @@ from frn.inference.onnx_runtime import MAX_BYTES, Device, ForeignModel, OwnModel
 from frn.models.header import ModelConfig
 from frn.ridge.parameters import HeadParameters
 from frn.ridge.tuning import UNTRAINED, Prior
-from frn.system.files import read_regular
+from frn.system.file_sets import read_member
 from frn.system.hardware import own_cores
 
 FEATURES_VERSION = "1"
@@ -105,7 +105,7 @@ class Extractor:
     @classmethod
     def open(cls, path: Path, *, trusted: bool = False, device: Device = "auto", threads: int = 0) -> "Extractor":
         """Open a file. Raises FrnError if the file cannot be read or is rejected."""
-        return cls(read_regular(path, MAX_BYTES), str(path), trusted=trusted, device=device, threads=threads)
+        return cls(read_member(path, MAX_BYTES), str(path), trusted=trusted, device=device, threads=threads)
 
     def _check_signature(self, where: str) -> None:
         side, r = self.transform.size, self.grid[0] * self.grid[1] * (4 if self.tta == "views" else 9) // 9

@@ -138,9 +138,11 @@ def save_project(path: Path, project: Project, *, replace: bool = False) -> Proj
             changed = "was changed by another program" if project.stamp is not None else "already exists"
             raise FrnError(f"{path}: {changed}. Save under another name, or replace it (--replace).", code="exists")
         if current is not None and current != data:
-            write_atomically(path.with_name(path.name + ".bak"), current, like=path)
+            backup = path.with_name(path.name + ".bak")
+            is_json = backup.is_file() and backup.read_bytes().startswith(b"{")
+            write_atomically(backup, current, like=path, replace=is_json)
 
-    write_atomically(path, data, check=keep_backup)
+    write_atomically(path, data, check=keep_backup, replace=True)
     return Project(project.model, project.state, document, data)
 
 

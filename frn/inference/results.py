@@ -20,7 +20,7 @@ from frn.errors import FrnError
 from frn.inference.classifier import Classifier
 from frn.inference.project import write_path
 from frn.inference.records import Answer, Unreadable, lines, to_json
-from frn.system.files import LOCK, beside, replacing, require_regular, require_writable
+from frn.system.files import LOCK, beside, open_to_append, replacing, require_regular, require_writable
 from frn.system.processes.locks import Lock, holder
 
 MAX_LINE = 64 << 20
@@ -63,7 +63,7 @@ class ResultsFile:
         try:
             if not self._lock.acquire():  # also creates the folder
                 raise FrnError(f"{path}: {holder(self._lock.path)} is writing it")
-            self._file = open(path, "a+b")  # noqa: SIM115  (closed by __exit__)
+            self._file = open_to_append(path)
         except OSError as error:
             raise FrnError(f"{path}: cannot be written ({error.strerror})") from error
         try:
@@ -91,7 +91,7 @@ class ResultsFile:
         if not images:
             return
         self._close()  # `replacing` locks the file itself
-        with replacing(self.path) as file, self.path.open("rb") as before:
+        with replacing(self.path, replace=True) as file, self.path.open("rb") as before:
             file.writelines(line for line in before if _decode(line).image not in images)
         self.done = {}
         self._open(resume=True)
@@ -149,8 +149,11 @@ def check_results(path: Path, *, resume: bool | None = None, replace: bool = Fal
 
 
 def write_answers(path: Path, records: Iterable[Answer | Unreadable], classes: Collection[str], *optional: str) -> None:
-    """Write all answers to a new file, in the format of its suffix. Raises FrnError if it cannot be written."""
-    with replacing(path) as file:
+    """Write all answers, in the format of the suffix, to a path that `check_results` has accepted.
+
+    Raises FrnError if it cannot be written.
+    """
+    with replacing(path, replace=True) as file:
         for line in lines(path.suffix, records, classes, *optional):
             file.write(line.encode())
 

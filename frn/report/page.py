@@ -44,9 +44,9 @@ def render_part(template: str, **values: object) -> str:
     return _templates().get_template(template).render(values)
 
 
-def write_page(path: Path, pieces: Iterator[str]) -> None:
-    """Write a page; file names may contain bytes that are not text. Raises FrnError if the page cannot be written."""
-    with replacing(path) as file:
+def write_page(path: Path, pieces: Iterator[str], *, replace: bool = False) -> None:
+    """Write a page; file names may contain bytes that are not text. Raises FrnError as `replacing` does."""
+    with replacing(path, replace=replace) as file:
         for piece in pieces:
             file.write(piece.encode(errors="backslashreplace"))
 

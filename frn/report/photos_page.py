@@ -97,7 +97,7 @@ class Album:
         sureness = prediction.probabilities[label] - prediction.unknown
         self._kept.append(Kept(key, sureness, start, len(card)))
 
-    def write(self, report: Path, command: str) -> list[Path]:
+    def write(self, report: Path, command: str, *, replace: bool = False) -> list[Path]:
         """Write the photos, most certain first, into pages that contain the command to reproduce them.
 
         Returns the pages. Raises FrnError if a page cannot be written.
@@ -126,7 +126,7 @@ class Album:
                 cards=self._stored(shown),
                 broken=self.broken,
             )
-            write_page(path, page)
+            write_page(path, page, replace=replace)
         return pages
 
     def _stored(self, photos: Sequence[Kept]) -> Iterator[str]:

@@ -1,20 +1,40 @@
 """Sets of files that appear in their folder completely or not at all, even if the program is killed.
 
 A new folder is filled under a temporary name next to its place, and renamed at the end. A folder without other files is
-exchanged in one system call on Linux; otherwise the files are replaced one by one.
+exchanged in one system call on Linux. Otherwise all files are first written beside the old ones, then the manifest is
+renamed, then the files are: a reader that finds an old file takes the one beside it.
 """
 
 import contextlib
 import ctypes
+import hashlib
 import os
+import re
 import shutil
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from frn.errors import FrnError
-from frn.system.files import LOCK, PART, beside, remove, require_writable, sync_path, write_atomically
+from frn.system.files import (
+    LOCK,
+    MARK,
+    PART,
+    beside,
+    is_file,
+    is_ours,
+    read_regular,
+    remove,
+    replacing,
+    require_writable,
+    sha256,
+    sync_path,
+)
 from frn.system.processes.locks import lock
+
+MANIFEST = "SHA256SUMS"
+"""Name of the list of a set's files and their hashes, in the format of the program `sha256sum`."""
+MAX_MANIFEST = 1 << 20
 
 _AT_CWD, _EXCHANGE = -100, 2
 """Constants of Linux's `renameat2`."""
@@ -44,33 +64,97 @@ def require_new_folder(path: Path) -> None:
         require_writable(path)
 
 
-def write_set(folder: Path, files: Mapping[str, bytes], *, instead_of: Collection[str] = ()) -> None:
-    """Write files into a folder, replacing those of the same names and of `instead_of`; other files are kept.
+def write_set(folder: Path, files: Mapping[str, bytes], *, replace: bool = False) -> list[str]:
+    """Write files by relative path and a manifest of their hashes into a folder; return the removed ones.
 
-    Raises FrnError if the files cannot be written.
+    Files of the earlier set that are not in this one are removed if they are as its manifest says; all others are kept.
+    After a kill, `read_member` returns the content of the old or of the new set. Raises FrnError if the files cannot be
+    written, or without `replace` would overwrite others, see `require_writable_set`.
     """
     folder = Path(os.path.realpath(folder))
-    mine = {*files, *instead_of}
-    if not folder.exists() or _is_exchangeable(folder, mine):
+    require_writable_set(folder, files, replace=replace)
+    earlier = _read_manifest(folder)
+    stale = [name for name in earlier.keys() - files.keys() if _is_listed(folder, name, earlier)]
+    files = {**files, MANIFEST: _manifest(files)}
+    if not folder.exists() or _is_exchangeable(folder, {*files, *stale}):
         with _at_work(folder) as new:
             for name, data in files.items():
+                (new / name).parent.mkdir(parents=True, exist_ok=True)
                 (new / name).write_bytes(data)
                 if (folder / name).is_file():
                     shutil.copymode(folder / name, new / name)
             sync_tree(new)
             if not folder.exists():
                 os.rename(new, folder)  # noqa: PTH104
-                return
+                return []
             shutil.copymode(folder, new)
             if _exchange(new, folder):
-                for entry in new.iterdir():  # keep files that were added during the write
-                    if entry.name not in mine:
-                        entry.rename(folder / entry.name)
-                return
-    for name, data in files.items():
-        write_atomically(folder / name, data)
-    for name in mine - files.keys():
+                for path in list(new.rglob("*")):  # keep files that were added during the write
+                    name = path.relative_to(new).as_posix()
+                    if name not in {*files, *stale} and not path.is_dir():
+                        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                        path.rename(folder / name)
+                return sorted(stale)
+    with contextlib.ExitStack() as renames:  # the manifest is renamed first: from then on, the new set is complete
+        for name, data in files.items():
+            file = renames.enter_context(replacing(folder / name, replace=True))
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    for name in stale:
         (folder / name).unlink(missing_ok=True)
+    return sorted(stale)
+
+
+def require_writable_set(folder: Path, names: Iterable[str], *, replace: bool = False) -> None:
+    """Raise FrnError as `require_writable` does, unless a file is as the manifest of the folder's earlier set says."""
+    sums = _read_manifest(folder)
+    for name in names:
+        require_writable(folder / name, replace=replace or _is_listed(folder, name, sums))
+
+
+def read_member(path: Path, most: int) -> bytes:
+    """Return the bytes of a file. If the manifest of its folder lists it, they have the hash given there.
+
+    Raises FrnError as `read_regular` does, or if the file is another one.
+    """
+    sums = _read_manifest(path.parent)
+    if path.name not in sums:
+        return read_regular(path, most)
+    for place in _places(path):
+        if is_file(place) and hashlib.sha256(data := read_regular(place, most)).hexdigest() == sums[path.name]:
+            return data
+    raise FrnError(
+        f"{path}: is not the file that {MANIFEST} in its folder lists: it was changed or damaged. Export it again, or "
+        f"delete {MANIFEST} to use it as it is."
+    )
+
+
+def _places(path: Path) -> tuple[Path, Path]:
+    """Return a file and its part file, which has the new content if a kill prevented the rename."""
+    return path, beside(Path(os.path.realpath(path)), PART)
+
+
+def _manifest(files: Mapping[str, bytes]) -> bytes:
+    lines = [f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in sorted(files.items())]
+    return f"# {MARK}. To check the files: sha256sum -c {MANIFEST}\n{''.join(lines)}".encode()
+
+
+def _read_manifest(folder: Path) -> dict[str, str]:
+    """Return the hashes in a folder's manifest by relative path; empty if it has none, or one that is not ours."""
+    path = folder / MANIFEST
+    if not (is_file(path) and is_ours(path)):
+        return {}
+    text = read_regular(path, MAX_MANIFEST).decode(errors="replace")
+    sums = {name: digest for digest, name in re.findall(r"^([0-9a-f]{64})  (.+)$", text, re.MULTILINE)}
+    return {name: sums[name] for name in sums if not Path(name).is_absolute() and ".." not in Path(name).parts}
+
+
+def _is_listed(folder: Path, name: str, sums: Mapping[str, str]) -> bool:
+    """Return whether a file is as the manifest says, or is about to be replaced by such a one."""
+    with contextlib.suppress(OSError):
+        return name in sums and any(is_file(place) and sha256(place) == sums[name] for place in _places(folder / name))
+    return False
 
 
 @contextlib.contextmanager
@@ -93,9 +177,12 @@ def _at_work(path: Path) -> Iterator[Path]:
 
 def _is_exchangeable(folder: Path, mine: set[str]) -> bool:
     """Return whether a folder may be exchanged: it has only our files and is not a mount or the current folder."""
-    entries = list(os.scandir(folder))
-    is_ours = all(entry.name in mine and entry.is_file(follow_symlinks=False) for entry in entries)
-    return is_ours and bool(entries) and not os.path.ismount(folder) and not os.path.samefile(folder, os.curdir)  # noqa: PTH121
+    if os.path.ismount(folder) or os.path.samefile(folder, os.curdir):  # noqa: PTH121
+        return False
+    entries = [path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()]
+    return bool(entries) and all(
+        path.relative_to(folder).as_posix() in mine and path.is_file() and not path.is_symlink() for path in entries
+    )
 
 
 def sync_tree(folder: Path) -> None:

@@ -1,6 +1,7 @@
 """File access: bounded reads, and writes that leave the old or the new file even if killed or the disk fills up.
 
-Empty files and files written by `frn` are always overwritten, others on request, photos never.
+Every writer passes `replacing` or `open_to_append`. Empty files and files of the same kind that `frn` wrote are
+overwritten, others on request, photos never. A file's other names (hard links) keep their content.
 """
 
 import contextlib
@@ -32,8 +33,8 @@ MARK = "Written by frn"
 _READ = 1 << 16
 """Bytes at the start and end of a file in which the mark is searched."""
 _OURS = re.compile(
-    rb'Written by frn|\A.{8}\{"__metadata__":.*?"format": ?"frn-model"'
-    rb"|\A\x08.\x12\x03frn|\A# An exported few-shot classifier",
+    rb'(Written by frn)|\A(.{8}\{"__metadata__":.*?"format": ?"frn-model")'
+    rb"|\A(\x08.\x12\x03frn)|\A(# An exported few-shot classifier)",
     re.DOTALL,
 )
 _PHOTO = re.compile(
@@ -46,49 +47,86 @@ _PHOTO = re.compile(
 
 
 def write_atomically(
-    path: Path, content: bytes | str, *, check: Callable[[], object] | None = None, like: Path | None = None
+    path: Path,
+    content: bytes | str,
+    *,
+    check: Callable[[], object] | None = None,
+    like: Path | None = None,
+    replace: bool | None = None,
 ) -> None:
     """Write a file completely or not at all, see `replacing`.
 
     Text that UTF-8 cannot encode, such as a file name that is not UTF-8, is escaped so that JSON can read it back.
     """
     data = content.encode(errors="backslashreplace") if isinstance(content, str) else content
-    with replacing(path, check=check, like=like) as file:
+    with replacing(path, check=check, like=like, replace=replace) as file:
         file.write(data)
 
 
 @contextlib.contextmanager
 def replacing(
-    path: Path, *, check: Callable[[], object] | None = None, like: Path | None = None
+    path: Path,
+    *,
+    check: Callable[[], object] | None = None,
+    like: Path | None = None,
+    replace: bool | None = None,
 ) -> Iterator[IO[bytes]]:
     """Yield a file beside `path` to write into; at the end it is synced and renamed over `path`.
 
     A missing folder is created. A link is kept and its target replaced. A new file has the umask's mode, an existing
-    one that of `like`, by default its own. `check` is called first, while no other process writes `path`. An exception
-    in the block leaves `path` unchanged. Raises FrnError if it cannot be written, or is a photo, a device or a pipe.
+    one that of `like`, by default its own. `check` is called first, while no other process writes `path`. `replace`
+    says that the file may be overwritten although it has no mark of `frn`, see `require_writable`. An exception in the
+    block leaves `path` unchanged. Raises FrnError if it cannot be written or must not be overwritten.
     """
     try:
         if is_there(path) and not path.is_file() and not path.is_dir():
             raise FrnError(f"{path}: is a device or pipe, which writing would replace. Give another name.")
         place = Path(os.path.realpath(path)) if path.is_symlink() else path
-        part, model = beside(place, PART), like or place
         with lock(beside(place, LOCK), path):  # also creates the folder
             refuse_photo(place)
             if check is not None:
                 check()
-            remove(part)
-            try:
-                mode = stat.S_IMODE(model.stat().st_mode) if model.exists() else None
-                with _create(part, mode) as file:
-                    yield file
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.replace(part, place)
-            finally:
-                remove(part)
-            sync_path(place.parent)
+            if not replace and place.is_file():
+                require_writable(place, replace=replace)
+            with _filled(place, like or place) as file:
+                yield file
+                file.flush()
+                if not replace:  # the mark is in the first and last bytes
+                    _refuse_kind(place, beside(place, PART))
     except OSError as error:
         raise FrnError(f"{path}: cannot be written ({error.strerror or error})") from error
+
+
+@contextlib.contextmanager
+def _filled(place: Path, model: Path) -> Iterator[IO[bytes]]:
+    """Yield the part file of `place`, which is then renamed over it; its lock must be held."""
+    part = beside(place, PART)
+    remove(part)
+    try:
+        mode = stat.S_IMODE(model.stat().st_mode) if model.exists() else None
+        with _create(part, mode) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, place)
+    finally:
+        remove(part)
+    sync_path(place.parent)
+
+
+def open_to_append(path: Path, mode: int = 0o666) -> IO[bytes]:
+    """Open or create a file of lines to read and append to; the lock is the caller's.
+
+    If the file has other names, it becomes a copy first, so that these keep their content. Raises OSError if it cannot
+    be opened, FrnError if it is a photo.
+    """
+    place = Path(os.path.realpath(path))
+    refuse_photo(place)
+    if place.is_file() and place.stat().st_nlink > 1:
+        with _filled(place, place) as copy, place.open("rb") as file:
+            shutil.copyfileobj(file, copy)
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0)
+    return os.fdopen(os.open(place, flags, mode), "a+b")
 
 
 def require_writable(path: Path, *, replace: bool | None = None) -> None:
@@ -116,7 +154,20 @@ def require_writable(path: Path, *, replace: bool | None = None) -> None:
 
 def is_ours(path: Path) -> bool:
     """Return whether a file has the mark of `frn`."""
-    return _OURS.search(_ends(path)) is not None
+    return _kind(path) is not None
+
+
+def _kind(path: Path) -> tuple[int | None, bytes] | None:
+    """Return the kind of a file of `frn`: which mark it has, and its first byte; None for other files."""
+    found = _OURS.search(data := _ends(path))
+    return found and (found.lastindex, data[:1])
+
+
+def _refuse_kind(place: Path, part: Path) -> None:
+    """Raise FrnError if a file of `frn` would be replaced by one of another kind, such as a page by a model."""
+    old, new = _kind(place), _kind(part)
+    if old is not None and new is not None and old != new:
+        raise FrnError(f"{place}: already exists and is a file of another kind. Give another name.", code="exists")
 
 
 def refuse_photo(path: Path) -> None:

@@ -1,7 +1,6 @@
 """Defaults of an export, and the arithmetic of its checks."""
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -79,30 +78,6 @@ def test_difference_of_a_batch_is_a_share_of_a_photos_energy(monkeypatch: pytest
 
     monkeypatch.setattr(export, "run_session", shifted)
     assert compared().share == pytest.approx(1e-3 / least, rel=0.02)
-
-
-@pytest.mark.parametrize(
-    ("is_ours", "replace", "refused"),
-    [
-        (True, False, ["features.onnx", "model.safetensors"]),
-        (False, False, ["features.onnx", "model.safetensors", "features.ort"]),
-        (False, True, []),
-    ],
-)
-def test_files_without_a_mark_belong_to_the_readme(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_ours: bool, replace: bool, refused: list[str]
-) -> None:
-    found: list[str] = []
-
-    def require(path: Path, *, replace: bool) -> None:
-        if not replace:
-            found.append(path.name)
-
-    monkeypatch.setattr(export, "is_ours", lambda path: is_ours and path == tmp_path / "README.md")
-    monkeypatch.setattr(export, "require_writable", require)
-    names = ["features.onnx", "model.safetensors", "features.ort"]
-    export._require_writable(tmp_path, names, SimpleNamespace(replace=replace))  # type: ignore[arg-type]
-    assert found == refused
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.resources import files
 from pathlib import Path
@@ -19,7 +19,7 @@ from frn.inference.explanation import MAX_COVER, MIN_COVER
 from frn.inference.feature_cache import Maps
 from frn.inference.onnx_runtime import open_session, run_session
 from frn.inference.unknown import NEVER
-from frn.system.files import MAX_JSON, read_regular, require_writable, write_atomically
+from frn.system.file_sets import require_writable_set, write_set
 from frn_export.difference import Difference, compare_answers
 from frn_export.graphs.classifier import require_text, scores_graph
 from frn_export.graphs.head import head_graph
@@ -70,23 +70,13 @@ def write_page(classifier: Classifier, out: Path, runtime: Runtime, *, replace: 
     worker = (files("frn_export.web") / WORKER).read_text(encoding="utf-8")
     listed = json.dumps(["./", *sorted(content)])
     content[WORKER] = worker.replace('"DIGEST"', json.dumps(_digest(content))).replace('["FILES"]', listed).encode()
-    require_writable_page(out, content, replace=replace)
-    for name, data in content.items():
-        write_atomically(out / name, data)
-    for stale in {"scores.onnx", "supports.bin"} - content.keys():
-        (out / stale).unlink(missing_ok=True)
+    write_set(out, content, replace=replace)
     return difference
 
 
-def require_writable_page(out: Path, names: Iterable[str] = (*SOURCES, WORKER, PAGE), *, replace: bool = False) -> None:
-    """Raise FrnError if files that frn did not write would be overwritten. A page of ours marks the folder as ours."""
-    page = out / "index.html"
-    try:
-        earlier = page.exists() and b"frn export --web" in read_regular(page, MAX_JSON)
-    except OSError as error:
-        raise FrnError(f"{out}: cannot be used ({error.strerror})") from error
-    for name in names:
-        require_writable(out / name, replace=replace or earlier)
+def require_writable_page(out: Path, *, replace: bool = False) -> None:
+    """Raise FrnError if files that frn did not write would be overwritten."""
+    require_writable_set(out, (*SOURCES, WORKER, PAGE), replace=replace)
 
 
 def _digest(content: Mapping[str, bytes]) -> str:

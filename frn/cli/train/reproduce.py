@@ -73,8 +73,8 @@ def reproduce(
     shown = [row for row in chosen.rows if row in rows or all(stored(m, locations) for m in row.measurements)]
     found = report(chosen, shown, locations, missing)
     page, result = markdown(found), to_builtins(found)
-    write_atomically(written["md"], page)
-    write_atomically(written["json"], json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    write_atomically(written["md"], page, replace=True)
+    write_atomically(written["json"], json.dumps(result, indent=1, ensure_ascii=False) + "\n", replace=True)
     if as_json:
         print_json(result)
     else:
@@ -125,7 +125,7 @@ def _run(command: "Command") -> None:
     if process.returncode:
         raise CommandError(f"`{command}` failed with status {process.returncode}; its message is above")
     if command.answer:
-        write_atomically(command.answer, answer)
+        write_atomically(command.answer, answer, replace=True)
 
 
 def _folders(given: list[str], wanted: list[str]) -> dict[str, Path]:

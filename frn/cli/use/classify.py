@@ -119,7 +119,7 @@ def classify(
             else:
                 _show(record.image, outcome, top or 3)
     if album and report:
-        album.write(report, console.command_line())
+        album.write(report, console.command_line(), replace=replace)
     if unreadable:
         where = f"; their lines in {out} give the reasons" if out else ""
         raise FrnError(f"{len(unreadable)} of {len(names)} images could not be read{where}")

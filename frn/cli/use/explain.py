@@ -57,7 +57,7 @@ def explain(
         panels.append(Panel(printable(name), f"{prediction.explained[name]:.0%} explained{known}", error_maps[name]))
     picture = io.BytesIO()
     sheet(crop, printable(image.name), panels).save(picture, "PNG", pnginfo=mark())
-    write_atomically(out, picture.getvalue())
+    write_atomically(out, picture.getvalue(), replace=replace)
     if as_json:
         record = answer_of(str(image), prediction, top)
         explained = {name: round(prediction.explained[name], 6) for name in record.errors}

@@ -77,7 +77,9 @@ def score(
         from frn.report.score_page import score_page
 
         facts = {"threshold": f"{classifier.threshold:.4f}", "photos": str(len(found.known))}
-        write_page(report, score_page(found, f"{classes} on {labelled}", console.command_line(), facts))
+        write_page(
+            report, score_page(found, f"{classes} on {labelled}", console.command_line(), facts), replace=replace
+        )
     if as_json:
         console.print_json(_record(found, classifier, classes, labelled))
     else:

@@ -22,7 +22,16 @@ from frn.errors import FrnError, FrnWarning
 from frn.models.header import OPTIMIZER, STAGE, header, read_header, require_whole
 from frn.models.model import Model, model_file
 from frn.system.distributed import ALONE, ProcessGroup
-from frn.system.files import LOCK, MARK, MAX_LINES, read_regular, remove_unfinished, require_writable, write_atomically
+from frn.system.files import (
+    LOCK,
+    MARK,
+    MAX_LINES,
+    open_to_append,
+    read_regular,
+    remove_unfinished,
+    require_writable,
+    write_atomically,
+)
 from frn.system.precision import Precision
 from frn.system.processes.locks import Lock, holder
 from frn.training.presets.preset import changes, lengthens
@@ -172,15 +181,15 @@ class RunFolder:
                     kept.append(line + "\n")
             except (ValueError, KeyError, TypeError, RecursionError):
                 continue  # an incomplete line of a killed run
-        write_atomically(self.metrics, "".join(kept))
+        write_atomically(self.metrics, "".join(kept), replace=True)
 
     def append_metrics(self, **values: object) -> None:
         """Append one JSON line to the metrics."""
         if not self.writes:
             return
         try:
-            with open(self.metrics, "a", encoding="utf-8") as file:
-                file.write(json.dumps(values) + "\n")
+            with open_to_append(self.metrics) as file:
+                file.write(f"{json.dumps(values)}\n".encode())
         except OSError as error:
             raise FrnError(
                 f"{self.metrics}: cannot be written ({error.strerror}). Fix that and continue with --resume."

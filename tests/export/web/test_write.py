@@ -9,7 +9,7 @@ import pytest
 from frn_export.difference import Difference
 from frn_export.web import write
 from frn_export.web.runtime import Runtime
-from frn_export.web.write import require_writable_page, write_page
+from frn_export.web.write import write_page
 
 from frn.errors import FrnError
 from frn.estimator.loading import load_classifier, load_extractor
@@ -88,22 +88,6 @@ def test_graphs_that_differ_write_nothing(
     with pytest.raises(FrnError, match="page differs from the original"):
         write_page(classifier, tmp_path, RUNTIME, replace=False)
     assert not list(tmp_path.iterdir())
-
-
-def test_only_our_own_page_or_replace_allows_overwriting(tmp_path: Path) -> None:
-    index, other = tmp_path / "index.html", tmp_path / "head.onnx"
-    index.write_text("my page")
-    with pytest.raises(FrnError, match="already exists"):
-        require_writable_page(tmp_path)
-    require_writable_page(tmp_path, replace=True)
-    index.write_text("<!-- frn export --web -->")
-    other.write_text("my head")
-    require_writable_page(tmp_path, ["head.onnx"])
-    index.unlink()
-    with pytest.raises(FrnError, match="already exists"):
-        require_writable_page(tmp_path, ["head.onnx"])
-    (tmp_path / "file").touch()
-    require_writable_page(tmp_path / "new")
 
 
 def test_page_is_refused_before_its_graphs_are_built(

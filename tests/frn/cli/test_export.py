@@ -63,7 +63,8 @@ def test_int8_is_evaluated_and_used_by_its_classifier(moths: Path, two_classes: 
     assert told["difference"] <= 5e-6
     assert told["head_difference"] <= 5e-6
     assert told["classifier_difference"] <= 2e-2
-    names = ["README.md", "classifier-batch.onnx", "classifier.onnx", "features.onnx", "head.onnx", "preprocess.onnx"]
+    names = ["README.md", "SHA256SUMS", "classifier-batch.onnx", "classifier.onnx", "features.onnx", "head.onnx"]
+    names += ["preprocess.onnx"]
     assert sorted(path.name for path in (tmp_path / "a").iterdir()) == names
     for name in names:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
@@ -178,18 +179,22 @@ def test_unmarked_file_is_kept_unless_it_belongs_to_an_earlier_export(tmp_path: 
     assert "features.ort: already exists" in export(*words).stderr
     assert [(path.name, path.read_bytes()) for path in out.iterdir()] == [("features.ort", b"mine")]
     assert export(*words, "--replace").exit_code == 0
+    assert export(*words).exit_code == 0
     (out / "features.ort").write_bytes(b"mine")
-    again = export(*words)
-    assert again.exit_code == 0
-    assert "removed" not in again.stderr
+    assert "features.ort: already exists" in export(*words).stderr
 
 
 def test_export_without_classes_removes_an_older_classifier(two_classes: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert export("--model", "conv4", "--classes", two_classes, "--weights", "--out", out).exit_code == 0
+    (out / "classifier-batch.onnx").write_bytes(b"\x08\x0a\x12\x03frn of another export")
     result = export("--model", "resnet12-small", "--out", out)
     assert result.exit_code == 0
-    assert {path.name for path in out.iterdir()} == {"preprocess.onnx", "features.onnx", "head.onnx", "README.md"}
+    names = {"preprocess.onnx", "features.onnx", "head.onnx", "README.md", "SHA256SUMS", "classifier-batch.onnx"}
+    assert {path.name for path in out.iterdir()} == names
+    (out / "features.onnx").write_bytes((out / "preprocess.onnx").read_bytes())
+    used = CliRunner().invoke(app, ["classify", str(two_classes), "x.jpg", "--model", str(out / "features.onnx")])
+    assert "features.onnx: is not the file that SHA256SUMS in its folder lists" in used.stderr
     for name in ("classifier.onnx", "model.safetensors"):
         assert f"removed {out / name}: it belonged to the previous export\n" in result.stderr
 

@@ -2,62 +2,96 @@
 
 import itertools
 import os
-import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from frn.errors import FrnError
 from frn.system import file_sets
-from frn.system.file_sets import new_folder, write_set
+from frn.system.file_sets import MANIFEST, new_folder, read_member, write_set
 from tests.killing import killed_at
 from tests.system_calls import record
 
-OLD = {"a.onnx": b"old a", "b.onnx": b"old b", "c.onnx": b"old c"}
+OLD = {"a.onnx": b"old a", "b.onnx": b"old b", "below/c.onnx": b"old c"}
 NEW = {"a.onnx": b"new a", "b.onnx": b"new b"}
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    """Return what a reader finds of the set that the manifest lists."""
+    lines = (folder / MANIFEST).read_text().splitlines()[1:] if folder.exists() else []
+    names = [line.partition("  ")[2] for line in lines]
+    return {name: read_member(folder / name, 99) for name in names if "/" not in name} | {
+        name: (folder / name).read_bytes() for name in names if "/" in name
+    }
+
+
+def files(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-@pytest.mark.parametrize("there", [True, False])
-def test_file_set_is_entirely_old_or_new_after_a_kill_at_any_step(tmp_path: Path, there: bool) -> None:
+@pytest.mark.parametrize("there", ["nothing", "a set", "a set and other files"])
+def test_readers_find_the_old_or_the_new_set_after_a_kill_at_any_step(tmp_path: Path, there: str) -> None:
     seen = set()
     for step in itertools.count():
-        home = tmp_path / f"{step}"
-        home.mkdir()
-        out = home / "out"
-        if there:
+        out = tmp_path / f"{step}" / "out"
+        out.parent.mkdir()
+        before = {} if there == "nothing" else OLD
+        if there != "nothing":
             write_set(out, OLD)
-        was_killed = killed_at(step, lambda out=out: write_set(out, NEW, instead_of=["c.onnx"]))  # type: ignore[misc]
-        found = content(out) if out.exists() else {}
-        assert found in ([OLD, NEW] if there else [{}, NEW])
-        seen.add(len(found))
-        write_set(out, NEW, instead_of=["c.onnx"])
-        assert [entry.name for entry in home.iterdir()] == ["out"]
+        if there == "a set and other files":
+            (out / "mine.onnx").write_bytes(b"mine")
+        was_killed = killed_at(step, lambda out=out: write_set(out, NEW))  # type: ignore[misc]
+        assert content(out) in (before, NEW)
+        seen.add(len(content(out)))
+        write_set(out, NEW)
         assert content(out) == NEW
+        others = {"mine.onnx"} if there == "a set and other files" else set()
+        assert files(out) - {"below/c.onnx"} == {*NEW, MANIFEST, *others}
+        assert (out / "below/c.onnx").exists() is False or was_killed
+        assert [entry.name for entry in out.parent.iterdir()] == ["out"]
         if not was_killed:
             break
     assert step >= 5
     assert len(seen) == 2
 
 
-def test_files_outside_the_set_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("exchange", [True, False])
+def test_only_listed_and_unchanged_files_are_replaced_or_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchange: bool
+) -> None:
+    if not exchange:
+        monkeypatch.setattr(file_sets, "_exchange", lambda *_: False)
     out = tmp_path / "out"
     write_set(out, OLD)
-    (out / "below").mkdir()
-    (out / "below" / "x").write_bytes(b"x")
-    write_set(out, NEW, instead_of=["c.onnx"])
-    assert (content(out), (out / "below" / "x").read_bytes()) == (NEW, b"x")
-    write_set(tmp_path / "other", NEW)
-    monkeypatch.setattr(file_sets, "_exchange", lambda *_: False)
-    write_set(tmp_path / "other", OLD)
-    assert content(tmp_path / "other") == OLD
-    shutil.rmtree(tmp_path / "other")
-    assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
+    assert write_set(out, NEW) == ["below/c.onnx"]
+    assert (content(out), files(out)) == (NEW, {*NEW, MANIFEST})
+    (out / "c.onnx").write_bytes(b"\x08\x0a\x12\x03frn")  # of frn, but not of this set
+    write_set(out, OLD)
+    assert (out / "c.onnx").exists()
+    (out / "below" / "c.onnx").write_bytes(b"mine now")
+    assert write_set(out, NEW) == []
+    assert (out / "below" / "c.onnx").read_bytes() == b"mine now"
+    (out / "a.onnx").write_bytes(b"mine now")
+    with pytest.raises(FrnError, match=r"a\.onnx: already exists\. Give another name, or add --replace"):
+        write_set(out, OLD)
+    assert (out / "a.onnx").read_bytes() == b"mine now"
+    write_set(out, OLD, replace=True)
+    assert content(out) == OLD
+
+
+def test_a_file_that_the_manifest_does_not_describe_is_not_read(tmp_path: Path) -> None:
+    write_set(tmp_path, OLD)
+    assert subprocess.run(["sha256sum", "--strict", "-c", MANIFEST], cwd=tmp_path, capture_output=True).returncode == 0
+    (tmp_path / "a.onnx").write_bytes(b"other")
+    with pytest.raises(FrnError, match=r"a\.onnx: is not the file that SHA256SUMS .* lists"):
+        read_member(tmp_path / "a.onnx", 99)
+    (tmp_path / "mine.onnx").write_bytes(b"mine")
+    assert read_member(tmp_path / "mine.onnx", 99) == b"mine"
+    (tmp_path / MANIFEST).write_text(f"{'0' * 64}  mine.onnx\n")  # another program's
+    assert read_member(tmp_path / "a.onnx", 99) == b"other"
 
 
 def test_failed_write_keeps_the_old_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,27 +102,9 @@ def test_failed_write_keeps_the_old_set(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(FrnError, match=r"out: cannot be written \(No space left on device\)"):
-        write_set(tmp_path / "out", NEW, instead_of=["c.onnx"])
+        write_set(tmp_path / "out", NEW)
     assert content(tmp_path / "out") == OLD
     assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_files_are_complete_and_other_files_kept_after_a_kill_at_any_step(tmp_path: Path) -> None:
-    for step in itertools.count():
-        out = tmp_path / f"{step}" / "out"
-        write_set(out, OLD)
-        (out / "mine.txt").write_bytes(b"notes")
-        was_killed = killed_at(step, lambda out=out: write_set(out, NEW, instead_of=["c.onnx"]))  # type: ignore[misc]
-        found = {name: data for name, data in content(out).items() if not name.startswith(".")}
-        assert found.pop("mine.txt") == b"notes"
-        assert all(data in (OLD[name], NEW.get(name)) for name, data in found.items())
-        write_set(out, NEW, instead_of=["c.onnx"])
-        assert content(out) == {**NEW, "mine.txt": b"notes"}
-        if not was_killed:
-            break
-    assert step >= 5
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a folder in use cannot be renamed there")
@@ -97,7 +113,7 @@ def test_the_current_folder_keeps_its_inode(tmp_path: Path, monkeypatch: pytest.
     write_set(tmp_path / "out", OLD)
     monkeypatch.chdir(tmp_path / "out")
     before = (tmp_path / "out").stat().st_ino
-    write_set(Path(), NEW, instead_of=["c.onnx"])
+    write_set(Path(), NEW)
     assert content(Path()) == NEW
     assert (tmp_path / "out").stat().st_ino == before
     (tmp_path / "link").symlink_to(tmp_path / "out")
@@ -126,5 +142,5 @@ def test_new_folder_never_replaces_another(tmp_path: Path) -> None:
     (tmp_path / "new" / "x").write_bytes(b"x")
     with pytest.raises(FrnError, match="new: already exists"), new_folder(tmp_path / "new") as work:
         (work / "y").write_bytes(b"y")
-    assert content(tmp_path / "new") == {"x": b"x"}
+    assert files(tmp_path / "new") == {"x"}
     assert [entry.name for entry in tmp_path.iterdir()] == ["new"]

@@ -154,7 +154,7 @@ def test_a_name_that_is_not_utf_8_is_written_as_its_escape(tmp_path: Path) -> No
 def test_link_is_kept_and_pipe_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "far" / "file")
     for text in ("new", "old"):
-        write_atomically(tmp_path / "link", text)
+        write_atomically(tmp_path / "link", text, replace=True)
         assert (tmp_path / "far" / "file").read_text() == text
     assert (tmp_path / "link").is_symlink()
     os.mkfifo(tmp_path / "pipe")
@@ -183,7 +183,7 @@ def test_two_writers_of_a_file_take_turns(tmp_path: Path) -> None:
     contents = [bytes([number]) * 100_000 for number in range(8)]
 
     def write(content: bytes) -> None:
-        with replacing(tmp_path / "x") as file:
+        with replacing(tmp_path / "x", replace=True) as file:
             for start in range(0, len(content), 20_000):
                 file.write(content[start : start + 20_000])
                 file.flush()
@@ -205,7 +205,7 @@ def test_leftovers_of_a_killed_writer_are_removed_and_files_in_use_are_not(tmp_p
         remove_unfinished(tmp_path / "x")
         assert part.exists()
     part.write_bytes(b"half")
-    write_atomically(tmp_path / "x", "again")
+    write_atomically(tmp_path / "x", "again", replace=True)
     assert [entry.name for entry in tmp_path.iterdir()] == ["x"]
 
 
@@ -215,7 +215,7 @@ def test_a_replaced_file_keeps_its_mode(tmp_path: Path, mode: int) -> None:
     path = tmp_path / "x"
     path.write_text("old")
     path.chmod(mode)
-    write_atomically(path, "new")
+    write_atomically(path, "new", replace=True)
     assert (path.read_text(), path.stat().st_mode & 0o777) == ("new", mode)
 
 
@@ -224,7 +224,7 @@ def test_no_photo_is_ever_replaced(tmp_path: Path) -> None:
     Image.new("RGB", (4, 4)).save(photo, "JPEG")
     before = photo.read_bytes()
     with pytest.raises(FrnError, match="is a photo"):
-        write_atomically(photo, "text")
+        write_atomically(photo, "text", replace=True)
     assert photo.read_bytes() == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["x.json"]
 

@@ -151,8 +151,9 @@ def redirect_stdout(log: Path) -> IO[bytes]:
     pipe = os.fdopen(os.dup(1), "wb")
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
-        full = log.is_file() and log.stat().st_size > MAX_LOG
-        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if full else os.O_APPEND), 0o600)
+        if log.is_file() and (log.stat().st_size > MAX_LOG or log.stat().st_nlink > 1):
+            log.unlink()  # instead of emptying it, which would also empty its other names
+        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     except OSError:  # full or read-only disk: work without a log
         descriptor = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):

@@ -153,7 +153,7 @@ def change_key(name: str, key: str) -> str:
     line = f'{name} = "{key}"\n' if key else ""
     try:
         keys_path().parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(keys_path(), f"{kept.rstrip()}\n{line}".lstrip())
+        write_atomically(keys_path(), f"{kept.rstrip()}\n{line}".lstrip(), replace=True)
     except (OSError, FrnError) as error:
         return str(error)
     return ""

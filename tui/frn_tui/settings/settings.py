@@ -48,7 +48,7 @@ class Settings:
         if not self.trouble:
             kept = {name: value for name, value in asdict(self).items() if name != "trouble"}
             with contextlib.suppress(FrnError):
-                write_atomically(settings_path(), json.dumps(kept, indent=1))
+                write_atomically(settings_path(), json.dumps(kept, indent=1), replace=True)
 
     def opened(self, path: str) -> "Settings":
         """Return the settings with a newly opened project or folder."""

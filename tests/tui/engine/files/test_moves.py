@@ -1,5 +1,6 @@
 """The journal of moved photos, line by line."""
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -10,6 +11,7 @@ from frn_tui.engine.files import moves
 from frn_tui.engine.files.moves import TAIL, MoveJournal, _encode, _settled, settle_all
 
 from frn.errors import FrnError
+from frn.system.files import open_to_append
 
 
 @pytest.mark.parametrize("before", [0, 1])
@@ -59,11 +61,12 @@ def test_line_that_is_written_only_in_part_stops_the_move(monkeypatch: pytest.Mo
         def __getattr__(self, name: str) -> Any:
             return getattr(self.file, name)
 
-        def write(self, line: bytes) -> int:
-            return int(self.file.write(line[:7]))
+        def write(self, line: bytes) -> None:
+            self.file.write(line[:7])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     journal = MoveJournal()
-    monkeypatch.setattr(moves, "open", lambda *words, **options: Full(open(*words, **options)), raising=False)  # noqa: SIM115
+    monkeypatch.setattr(moves, "open_to_append", lambda *words: Full(open_to_append(*words)))
     with pytest.raises(FrnError) as refused:
         journal._write({"move": "a"})
     assert str(refused.value) == f"{journal.path}: cannot be written (No space left on device); no photo was moved"

@@ -125,7 +125,7 @@ def test_openvino_files_replace_earlier_ones_only_on_request(
     engine.done("classes", state=engine.state(first(members, 1)))
     out = tmp_path / "ov"
     engine.done("export", path=str(out), what="openvino")
-    assert sorted(path.name for path in out.iterdir()) == ["classes.npz", "features.xml"]
+    assert sorted(path.name for path in out.iterdir()) == ["SHA256SUMS", "classes.npz", "features.xml"]
     for name in ("features.xml", "classes.npz"):
         (out / name).write_text("mine")
         assert f"{out / name}: already exists" in engine.ask("export", path=str(out), what="openvino").reason

@@ -44,7 +44,10 @@ def write_bundle(models: Models, request: WriteBundle, job: Job) -> None:
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".bundle-", dir=path.parent) as home, replacing(path) as packed:
+        with (
+            tempfile.TemporaryDirectory(prefix=".bundle-", dir=path.parent) as home,
+            replacing(path, replace=request.replace) as packed,
+        ):
             folder = Path(home) / path.stem
             _fill(folder, path.stem, models, request.state, job)
             _zip(folder, packed, job)

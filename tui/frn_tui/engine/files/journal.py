@@ -44,14 +44,14 @@ class RunningApp:
     def keep(self, request: WriteJournal, job: Job) -> None:
         self._hold()
         entry = {"format": FORMAT, "version": JOURNAL_VERSION, "time": time.time(), **vars(request)}
-        write_atomically(self._path, encode(entry))
+        write_atomically(self._path, encode(entry), replace=True)
 
     def name_project(self, path: str) -> None:
         """Name a project that was just saved in the journal, if there is one: the app may be killed before it does."""
         with contextlib.suppress(ValueError, KeyError, TypeError):  # damaged or a full disk; the next one reports it
             entry = read_json(self._path, MAX_BYTES)
             if entry["project"] != path:
-                write_atomically(self._path, encode({**entry, "project": path, "place": None}))
+                write_atomically(self._path, encode({**entry, "project": path, "place": None}), replace=True)
 
     def recover(self, request: Recover, job: Job) -> Recovered | None:
         """Return the newest journal left by another app; others follow once it is discarded."""

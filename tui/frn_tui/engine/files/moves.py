@@ -11,7 +11,6 @@ killed, `settle` checks the files and either finishes the move or records that t
 """
 
 import contextlib
-import errno
 import json
 import os
 import time
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from frn.errors import FrnError
-from frn.system.files import LOCK, beside, remove_unfinished, sync_path
+from frn.system.files import LOCK, beside, open_to_append, remove_unfinished, sync_path
 from frn.system.processes.locks import Lock, lock
 from frn_tui.engine.files.placing import is_same_photo, make_folder, remove_twin
 from frn_tui.settings.settings import state_folder
@@ -103,14 +102,12 @@ class MoveJournal:
 
     def _write(self, entry: dict[str, object]) -> None:
         try:
-            descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
-            with open(descriptor, "a+b", buffering=0) as file:
+            with open_to_append(self.path, 0o600) as file:
                 end = file.seek(0, os.SEEK_END)
                 file.seek(max(0, end - 1))
-                line = (b"\n" if file.read(1) not in (b"", b"\n") else b"") + _encode(entry)
-                if file.write(line) != len(line):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                os.fsync(descriptor)
+                file.write((b"\n" if file.read(1) not in (b"", b"\n") else b"") + _encode(entry))
+                file.flush()
+                os.fsync(file.fileno())
             if end == 0:
                 sync_path(self.path.parent)
         except OSError as error:

@@ -73,14 +73,12 @@ def export(classes: EnrolledClasses, request: ExportClasses, job: Job) -> None:
 
         files, _ = converted({"features": classifier.extractor.data}, "openvino")
         files["classes.npz"] = _arrays(classifier)
-        for name in files:
-            require_writable(path / name, replace=request.replace)
-        write_set(path, files)
+        write_set(path, files, replace=request.replace)
         return
     require_writable(path, replace=request.replace)
     data = _arrays(classifier) if request.what == "arrays" else _classifier_file(classifier, request.what)
     job.check()
-    write_atomically(path, data)
+    write_atomically(path, data, replace=request.replace)
 
 
 def _classifier_file(classifier: Classifier, precision: Exported) -> bytes:
@@ -125,4 +123,4 @@ def write_text(request: WriteText, job: Job) -> None:
     """Write results; file names that are not UTF-8 are written as their bytes."""
     path = Path(request.path)
     require_writable(path, replace=request.replace)
-    write_atomically(path, request.text.encode("utf-8", "surrogateescape"))
+    write_atomically(path, request.text.encode("utf-8", "surrogateescape"), replace=request.replace)
