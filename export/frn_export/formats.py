@@ -55,7 +55,6 @@ def _to_ort(data: bytes, path: Path) -> Converted:
     # optimise for any processor
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
     options.optimized_model_filepath = f"{path}.ort"
-    options.log_severity_level = 3
     onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     content = Path(f"{path}.ort").read_bytes()
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])

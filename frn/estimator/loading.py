@@ -13,7 +13,6 @@ from frn.models.zoo import DEFAULT_MODEL, resolve
 from frn.projects.class_files import class_files
 from frn.system.extras import needs_torch
 from frn.system.file_sets import read_member
-from frn.system.files import read_regular
 
 
 def load_extractor(model: str | Path, device: Device = "auto", tta: Tta = "none") -> Extractor:

@@ -28,7 +28,7 @@ def export(*words: object) -> Result:
 
 @pytest.mark.parametrize(("kind", "files"), [("ort", 5), ("openvino", 6)])
 def test_a_format_is_written_its_difference_reported_and_the_next_export_removes_it(
-    kind: str, files: int, tmp_path: Path
+    kind: str, files: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     if kind == "openvino":
         pytest.importorskip("openvino")
@@ -39,6 +39,7 @@ def test_a_format_is_written_its_difference_reported_and_the_next_export_removes
     compared = {name: share for name, share in told.items() if name.endswith(f"_{kind}_difference")}
     assert {"features", "head", "classifier-batch"} <= {name.removesuffix(f"_{kind}_difference") for name in compared}
     assert max(compared.values()) <= 2e-5
+    assert capfd.readouterr().err == ""  # also of the libraries, which write to the descriptor
     if kind == "ort":
         onnxruntime.InferenceSession(tmp_path / "out" / "classifier.ort")
         assert export("--out", tmp_path / "out").exit_code == 0

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from frn_tui.client.client import EngineClient
+from frn_tui.client.file_requests import LeftMoves
 from frn_tui.client.protocol import EXISTS, EngineError, OnEvent, Request, Result
 
 from frn.system.processes.messages import convert, decode, encode
@@ -53,6 +54,10 @@ class FakeEngine(EngineClient):
         """Photos whose content is already in the folder of their verdict."""
         self.moved: list[dict[str, str]] = []
         """Photos that were moved back or again: source and target."""
+        self.under_way = False
+        """Whether a move has begun and not ended."""
+        self.left_moves: LeftMoves | None = None
+        """Moves of an earlier app."""
         self.settled: dict[str, str] = {}
         """Photos that a program was moving when it was killed."""
         self.sorted_beside: tuple[str, ...] = ()
@@ -304,6 +309,19 @@ class FakeEngine(EngineClient):
     def op_move(self, tell: OnEvent, journal: str, source: str, target: str, is_twin: bool, back: bool) -> None:
         assert journal == "/state/moved/1.jsonl"
         self.moved.append({source: target})
+
+    def op_plan(
+        self, tell: OnEvent, folder: str, photos: list[tuple[str, str]], verdicts: list[str], begin: bool
+    ) -> dict[str, Any]:
+        self.under_way |= begin
+        journal = "/state/moved/1.jsonl" if begin else ""
+        return {"moves": len(photos), "folders": 3, "stay": 1, "taken": 2, "journal": journal}
+
+    def op_end(self, tell: OnEvent, journal: str) -> None:
+        self.under_way = False
+
+    def op_left(self, tell: OnEvent, interrupted: bool) -> LeftMoves | None:
+        return self.left_moves if self.left_moves is not None and (interrupted or not self.left_moves.rest) else None
 
     def op_settle(self, tell: OnEvent) -> tuple[dict[str, str], list[tuple[str, str]]]:
         return self.settled, []

@@ -21,7 +21,7 @@ from frn_tui.client.file_requests import Recovered
 from frn_tui.client.protocol import MIRROR, SUFFIXES, VIEWS, EngineError, RenderPreview, split_suffix
 from frn_tui.dialogs.dialogs import Choose
 from frn_tui.document.controller import Controller
-from frn_tui.document.photo_files import settle
+from frn_tui.document.photo_files import offer_left, settle
 from frn_tui.screens.workspace import Workspace
 from frn_tui.settings.keys import BOUND, read_own_keys
 from frn_tui.settings.settings import Images, Settings, state_folder
@@ -228,6 +228,8 @@ class FrnApp(CellApp):
             await opening
         if finished := await settle(self.controller):
             self.context.say(finished, severity="warning")
+        if said := await offer_left(self.controller, self.context.chosen):
+            self.context.say(said)
 
     async def _open_first_classes(self, left: Recovered | None) -> None:
         if self.place is not None:

@@ -6,10 +6,11 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from frn_tui.client.file_requests import LeftMoves
 from frn_tui.client.protocol import EngineError
 from frn_tui.dialogs.dialogs import Choose
 from frn_tui.document.controller import Controller
-from frn_tui.document.photo_files import bundle, settle, sort, step_over
+from frn_tui.document.photo_files import bundle, offer_left, settle, sort, step_over, take_back
 
 from frn.errors import FrnError
 
@@ -268,6 +269,47 @@ async def test_moves_of_a_killed_program_are_finished(controller: Controller, fa
     said = await settle(controller)
     assert said == "1 photo restored after an interrupted move: /photos/wren/wren-0.jpg is now /out/wren-0.jpg"
     assert str(controller.session.state.classes[0].supports[0].path) == "/out/wren-0.jpg"
+
+
+@pytest.mark.parametrize("chosen", ["finish", "take back", "leave", None])
+async def test_interrupted_moves_are_finished_or_taken_back(
+    controller: Controller, fake_engine: "FakeEngine", chosen: str | None
+) -> None:
+    first, second = WRENS["wren"][:2]
+    place, journal = "/out/wren/wren-0.jpg", "/state/moved/1.jsonl"
+    fake_engine.left_moves = LeftMoves(journal, "/out", 0.0, [(first, place, False)], [(second, "wren")], ["wren"])
+    fake_engine.under_way = True
+    titles = []
+
+    async def choose(title: str, options: list[str]) -> int | None:
+        titles.append((title, *options))
+        return None if chosen is None else ["finish", "take back", "leave"].index(chosen)
+
+    said = await offer_left(controller, choose)
+    assert titles == [
+        (
+            "Moving 2 photos into /out was interrupted after 1",
+            *("move the other 1", "take back 1 photo", "leave them (u takes them back)"),
+        )
+    ]
+    paths = [str(support.path) for support in controller.session.state.classes[0].supports[:2]]
+    moved = {"finish": [place, "/out/wren/wren-1.jpg"], "take back": [first, second]}.get(chosen or "", [place, second])
+    assert paths == moved
+    assert said == {"finish": "1 moved", "take back": "undone: moved 1 photo   ctrl+r: redo"}.get(chosen or "", "")
+    assert fake_engine.under_way == (chosen is None)
+    state = controller.session.state.moves
+    assert [one for one, *_ in state.photos] == [second, first] if chosen == "finish" and state else state is None
+
+
+async def test_moves_of_an_earlier_app_can_be_undone(controller: Controller, fake_engine: "FakeEngine") -> None:
+    async def choose(title: str, options: list[str]) -> int | None:
+        assert title.startswith("1 photo moved into /out on 1970-01-0")
+        return 0
+
+    assert await take_back(controller, choose) == "nothing to undo"
+    fake_engine.left_moves = LeftMoves("/state/moved/1.jsonl", "/out", 0.0, [("/a.jpg", "/out/a.jpg", False)], [], [])
+    assert await take_back(controller, choose) == "undone: moved 1 photo   ctrl+r: redo"
+    assert fake_engine.moved == [{"/out/a.jpg": "/a.jpg"}]
 
 
 async def test_removed_example_is_not_counted_as_missing(controller: Controller, fake_engine: "FakeEngine") -> None:

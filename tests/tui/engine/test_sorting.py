@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from frn_tui.engine.files import placing, sorting
+from frn_tui.engine.files import moves, placing, sorting
 from frn_tui.engine.files.moves import MoveJournal
 from frn_tui.engine.files.placing import safe_name
 from frn_tui.engine.operations import build_handlers
@@ -312,6 +312,7 @@ def test_photo_is_synced_before_the_original_is_removed(
 def test_the_journal_lists_moves_and_ignores_incomplete_and_changed_lines(bare: Engine, tmp_path: Path) -> None:
     photo = tmp_path / "x\udcff.jpg"
     photo.write_text("1")
+    (tmp_path / "out" / "jay").mkdir(parents=True)
     done = bare.sort(folder=str(tmp_path / "out"), photos=[[str(photo), "jay"]], move=True)
     journal = Path(done["journal"])
     lines = [json.loads(line) for line in journal.read_bytes().splitlines()]
@@ -345,8 +346,8 @@ def test_a_move_killed_at_any_step_is_finished_and_loses_nothing(
         photo.parent.mkdir()
         _prepare(kind, photo, folder)
         if back:
-            place, is_twin = sorting.put(photo, folder, MoveJournal())
-            sort = partial(_back, place, photo, is_twin)
+            place, is_twin = sorting.put(photo, folder, journal := MoveJournal())
+            sort = partial(_back, place, photo, is_twin, journal.path)
         else:
             sort = partial(_sort, photo, folder)
         was_killed = killed_at(step, sort)
@@ -355,10 +356,11 @@ def test_a_move_killed_at_any_step_is_finished_and_loses_nothing(
         assert bare.done("settle")[1] == []
         assert not bare.done("settle")[0]
         places = [path for path in (photo, *folder.rglob("*")) if _content(path) == "photo"]
-        assert len(places) == 1 + (kind == "twin" and photo.exists())
+        assert len(places) - 1 in ({0, 1} if kind in ("twin", "link") and photo.exists() else {0})
         if was_killed:
             sort()  # the user repeats the move
         assert photo.exists() == back
+        assert photo.is_symlink() == (back and kind == "link")
         assert {path.name for path in (*folder.rglob("*"), *photo.parent.iterdir())} <= {"x.jpg", "original"}
         if not was_killed:
             break
@@ -380,8 +382,8 @@ def _sort(photo: Path, folder: Path) -> None:
         sorting.put(photo, folder, MoveJournal())
 
 
-def _back(place: Path, photo: Path, is_twin: bool) -> None:
-    sorting.step_over(place, photo, MoveJournal(), back=True, is_twin=is_twin)
+def _back(place: Path, photo: Path, is_twin: bool, journal: Path) -> None:
+    sorting.step_over(place, photo, MoveJournal(str(journal)), back=True, is_twin=is_twin)
 
 
 def _content(path: Path) -> str:
@@ -454,6 +456,80 @@ def test_undo_that_was_done_already_succeeds_but_a_copy_in_the_way_is_reported(b
         assert (photo.exists(), place.exists()) == (True, False)
     photo.unlink()
     assert [path for path, _ in bare.move(**undo)["failed"]] == [str(place)]  # the photo is gone
+
+
+def test_undo_stops_if_another_photo_has_taken_either_place(bare: Engine, tmp_path: Path) -> None:
+    photos = [tmp_path / name for name in ("gone.jpg", "replaced.jpg", "twin.jpg")]
+    there = tmp_path / "out" / "jay" / "twin.jpg"
+    there.parent.mkdir(parents=True)
+    for path in (*photos, there):
+        path.write_text("1")
+    done = bare.sort(folder=str(tmp_path / "out"), photos=[[str(path), "jay"] for path in photos], move=True)
+    assert done["twins"] == [str(photos[2])]
+    places = [Path(done["places"][str(path)]) for path in photos]
+    places[0].unlink()
+    photos[0].write_text("another")  # after its photo was removed
+    places[1].unlink()
+    places[1].write_text("another")
+    photos[2].write_text("another")
+    listed = [[str(path), str(place), path == photos[2]] for path, place in zip(photos, places, strict=True)]
+    failed = dict(bare.move(journal=done["journal"], photos=listed, back=True)["failed"])
+    assert failed == {
+        str(places[0]): f"was not moved: {photos[0]} already exists",
+        str(places[1]): "was not moved back: it is another photo now, or was edited",
+        str(places[2]): f"was not moved: {photos[2]} already exists",
+    }
+    assert [path.read_text() for path in (photos[0], places[1], photos[2], places[2])] == ["another"] * 3 + ["1"]
+
+
+@pytest.mark.parametrize("target", ["kept", "changed"])
+def test_undo_restores_a_link_unless_it_leads_to_another_photo(bare: Engine, tmp_path: Path, target: str) -> None:
+    (tmp_path / "photo.jpg").write_text("1")
+    (link := tmp_path / "link.jpg").symlink_to("photo.jpg")
+    done = bare.sort(folder=str(tmp_path / "out"), photos=[[str(link), "jay"]], move=True)
+    if target == "changed":
+        (tmp_path / "photo.jpg").write_text("2")
+    photos = [[str(link), done["places"][str(link)], False]]
+    assert bare.move(journal=done["journal"], photos=photos, back=True)["failed"] == []
+    assert link.read_text() == "1"
+    assert link.is_symlink() == (target == "kept")
+    assert not (tmp_path / "out").exists()  # the folders of the move are empty again
+
+
+def test_moves_left_by_a_killed_app_can_be_finished_or_taken_back(bare: Engine, tmp_path: Path) -> None:
+    photos = [tmp_path / f"{number}.jpg" for number in range(4)]
+    for path in photos:
+        path.write_text(path.name)
+    listed = [(str(path), "jay") for path in photos]
+    arguments: dict[str, Any] = {"folder": str(tmp_path / "out"), "verdicts": ["jay"]}
+    planned = bare.done("plan", photos=listed, begin=True, **arguments)
+    assert (planned["moves"], planned["folders"], planned["stay"], planned["taken"]) == (4, 1, 0, 0)
+    bare.sort(photos=[[*one] for one in listed[:3]], move=True, journal=planned["journal"], **arguments)
+    assert bare.done("left", interrupted=True) is None  # this app is still running
+    moves._owned.pop(Path(planned["journal"])).release()  # as by a kill
+    left = bare.done("left", interrupted=True)
+    assert [path for path, *_ in left["photos"]] == [path for path, _ in listed[:3]]
+    assert left["rest"] == [[*listed[3]]]
+    (tmp_path / "out" / "jay" / "mine.txt").write_text("mine")
+    bare.move(journal=left["journal"], photos=left["photos"][:1], back=True)
+    bare.done("end", journal=left["journal"])
+    assert bare.done("left", interrupted=True) is None
+    back = bare.done("left", interrupted=False)["photos"]
+    assert [path for path, *_ in back] == [path for path, _ in listed[1:3]]
+    bare.move(journal=left["journal"], photos=back, back=True)
+    assert [path.read_text() for path in photos] == [path.name for path in photos]
+    assert bare.done("left", interrupted=False) is None
+    assert [path.name for path in (tmp_path / "out").rglob("*")] == ["jay", "mine.txt"]
+
+
+def test_a_plan_counts_what_stays_and_which_names_are_taken(bare: Engine, tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("a/x.jpg", "b/x.jpg", "a/y.jpg", "out/jay/z.jpg", "gone.jpg")]
+    for path in (*paths[:4], tmp_path / "out/jay/y.jpg"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(str(path))
+    photos = [(str(path), "jay") for path in paths]
+    planned = bare.done("plan", folder=str(tmp_path / "out"), photos=photos, verdicts=["jay"], begin=False)
+    assert planned == {"moves": 3, "folders": 1, "stay": 2, "taken": 2, "journal": ""}
 
 
 def test_redo_removes_a_twin_again(bare: Engine, tmp_path: Path) -> None:

@@ -142,6 +142,7 @@ async def test_sorting_again_moves_and_undoes_only_photos_in_the_wrong_folder(
         await driver.type("move into")
         await driver.until(lambda: isinstance(driver.app.screen, AskText))
         await driver.type("/out")
+        await driver.keys("enter")
 
     await move()
     steps = driver.app.controller.session.state
@@ -245,6 +246,11 @@ async def test_photos_are_copied_into_folders_unless_a_move_is_requested(
         await driver.type(option)
         await driver.until(lambda: isinstance(driver.app.screen, AskText))
         await driver.type("/out")
+        if moved:
+            assert fake_engine.sorted == []
+            assert isinstance(asked := driver.app.screen, Choose)
+            assert "into 3 folders of /out? 1 stay. 2 names taken: numbered." in asked.dialog_title
+            await driver.keys("enter")
         assert fake_engine.sorted[0] == ("/queries/jay-10.jpg", "/out/owl", moved)
         assert fake_engine.sorted[3] == ("/queries/swan-1.jpg", "/out/unknown", moved)
     assert driver.app.controller.query.answers[1]["path"] == "/out/owl/jay-10.jpg"
@@ -286,6 +292,7 @@ async def test_undo_moves_photos_back_before_labels(driver: Driver, fake_engine:
     await driver.type("move into")
     await driver.until(lambda: isinstance(driver.app.screen, AskText))
     await driver.type("/out")
+    await driver.keys("enter")
     assert jay() == ("/out/owl/jay-10.jpg", "/out/owl/jay-10.jpg")
     await driver.keys("u")
     assert jay() == ("/queries/jay-10.jpg", "/queries/jay-10.jpg")

@@ -161,6 +161,55 @@ class SortPhoto(Request[Placed], op="sort", queue="compute"):
     """Journal of a move to continue; empty for a new one."""
 
 
+class Planned(TypedDict):
+    """What a move would do."""
+
+    moves: int
+    folders: int
+    stay: int
+    """Photos that are there already or are not files, such as those in a zip."""
+    taken: int
+    """Photos that get a number because another file has their name."""
+    journal: str
+    """Path of the journal if the move begins; empty otherwise."""
+
+
+class PlanMoves(Request[Planned], op="plan", queue="compute"):
+    """Describe a move of photos to the folders of their verdicts, and begin it on request."""
+
+    folder: str
+    photos: list[tuple[str, str]]
+    verdicts: tuple[str, ...]
+    begin: bool = False
+
+
+class EndMoves(Request[None], op="end", queue="compute"):
+    """Record that the moves of a journal have ended, so that the rest is not offered again."""
+
+    journal: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeftMoves:
+    """Moves of an earlier app that were interrupted or can be taken back."""
+
+    journal: str
+    folder: str
+    time: float
+    """Time of the last one, in seconds since the epoch."""
+    photos: list[tuple[str, str, bool]]
+    """Moved photos, as in `Moves`."""
+    rest: list[tuple[str, str]]
+    """Photos of the plan that were not moved, with their verdicts."""
+    verdicts: list[str]
+
+
+class FindMoves(Request[LeftMoves | None], op="left", queue="compute"):
+    """Ask for the newest interrupted moves, or for the newest moves that can be taken back."""
+
+    interrupted: bool
+
+
 class MovePhoto(Request[None], op="move", queue="compute"):
     """Undo or redo the move of a sorted photo. Fails as `SortPhoto`."""
 

@@ -4,12 +4,14 @@ import asyncio
 import contextlib
 import dataclasses
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from frn.images.boxes import box_name, split_box
 from frn.inference.session import Moves, State, Support
 from frn_tui.client import file_requests
+from frn_tui.client.file_requests import EndMoves, FindMoves, LeftMoves, PlanMoves
 from frn_tui.client.protocol import NOT_PLACED, EngineError
 from frn_tui.document.controller import Controller
 from frn_tui.document.queries import Problem
@@ -40,14 +42,45 @@ async def bundle(controller: Controller, path: str, *, replace: bool = False) ->
     await controller.engine.call(request, controller.told_to("Bundling photos"))
 
 
-async def sort(controller: Controller, folder: str, photos: Sequence[tuple[str, str]], *, move: bool) -> str:
-    """Copy photos to one folder per verdict, or move them, which can be undone; return a summary."""
+def plan(controller: Controller, folder: str, photos: Sequence[tuple[str, str]], *, begin: bool = False) -> PlanMoves:
+    """Return the request to plan a move."""
     # Verdicts of all classes: if two share a folder name, the folders do not depend on which photos are sorted.
     verdicts = tuple(dict.fromkeys([*controller.names.values(), *(verdict for _, verdict in photos)]))
-    if move:  # once, even if several boxes of a photo have answers
-        photos = list({split_box(path)[0]: (path, verdict) for path, verdict in reversed(photos)}.values())[::-1]
-    places: dict[str, str] = {}
-    twins, journal = set[str](), ""
+    # once, even if several boxes of a photo have answers
+    files = {split_box(path)[0]: (path, verdict) for path, verdict in reversed(photos)}
+    return PlanMoves(folder, list(files.values())[::-1], verdicts, begin)
+
+
+async def describe_move(controller: Controller, folder: str, photos: Sequence[tuple[str, str]]) -> str:
+    """Return what a move of photos would do, as a question; empty if nothing would move."""
+    planned = await controller.engine.call(plan(controller, folder, photos))
+    if not planned["moves"]:
+        return ""
+    said = f"Move {count_of(planned['moves'], 'photo')} into {count_of(planned['folders'], 'folder')} of {folder}?"
+    said += f" {planned['stay']:,} stay." * bool(planned["stay"])
+    return said + f" {count_of(planned['taken'], 'name')} taken: numbered." * bool(planned["taken"])
+
+
+async def sort(
+    controller: Controller,
+    folder: str,
+    photos: Sequence[tuple[str, str]],
+    *,
+    move: bool,
+    left: LeftMoves | None = None,
+) -> str:
+    """Copy photos to one folder per verdict, or move them, which can be undone; return a summary.
+
+    Given the moves that an earlier app left, they are finished.
+    """
+    request = plan(controller, folder, photos, begin=True)
+    verdicts, places, twins, journal = request.verdicts, dict[str, str](), set[str](), ""
+    if left is not None:
+        verdicts, journal = tuple(left.verdicts), left.journal
+    elif move:
+        journal = (await controller.engine.call(request))["journal"]
+    if move:
+        photos = request.photos
 
     async def put(path: str, verdict: str) -> None:
         nonlocal journal
@@ -66,9 +99,49 @@ async def sort(controller: Controller, folder: str, photos: Sequence[tuple[str, 
                     # A photo that was already there is included if a twin was merged with it: undo keeps both answers.
                     listed = moved | {place: place for place in moved.values() if place in places}
                     steps = tuple((path, place, path in twins) for path, place in listed.items())
+                    steps += tuple(left.photos if left else ())
                     controller.session.note_moves(Moves(f"moved {count_of(len(moved), 'photo')}", journal, steps))
+                    with contextlib.suppress(EngineError):  # a full disk: the next start offers the rest
+                        await controller.engine.call(EndMoves(journal))
                 await _follow_moves(controller, places)
     return _said(places, "moved" if move else "copied", failed)
+
+
+FINISH, TAKE_BACK = 0, 1
+
+
+async def offer_left(controller: Controller, choose: Callable[[str, list[str]], Awaitable[int | None]]) -> str:
+    """Offer to finish or to take back the moves of a killed app; return a summary, or an empty string."""
+    left = await controller.engine.call(FindMoves(interrupted=True))
+    if left is None:
+        return ""
+    await _follow_moves(controller, {path: place for path, place, _ in left.photos})
+    photos = count_of(len(left.photos), "photo")
+    options = [f"move the other {len(left.rest):,}", f"take back {photos}", "leave them (u takes them back)"]
+    total = len(left.photos) + len(left.rest)
+    title = f"Moving {count_of(total, 'photo')} into {left.folder} was interrupted after {len(left.photos):,}"
+    chosen = await choose(title, options)
+    if chosen == FINISH:
+        return await sort(controller, left.folder, left.rest, move=True, left=left)
+    if chosen is not None:
+        await controller.engine.call(EndMoves(left.journal))
+    return await step_over(controller, _as_moves(left), undo=True) if chosen == TAKE_BACK else ""
+
+
+async def take_back(controller: Controller, choose: Callable[[str, list[str]], Awaitable[int | None]]) -> str:
+    """Offer to take back the last moves of an app that has ended; return a summary."""
+    left = await controller.engine.call(FindMoves(interrupted=False))
+    if left is None:
+        return "nothing to undo"
+    when = datetime.fromtimestamp(left.time).astimezone()
+    title = f"{count_of(len(left.photos), 'photo')} moved into {left.folder} on {when:%Y-%m-%d %H:%M}"
+    if await choose(title, ["move them back", "leave them"]) != 0:
+        return ""
+    return await step_over(controller, _as_moves(left), undo=True)
+
+
+def _as_moves(left: LeftMoves) -> Moves:
+    return Moves(f"moved {count_of(len(left.photos), 'photo')}", left.journal, tuple(left.photos))
 
 
 async def step_over(controller: Controller, moves: Moves, *, undo: bool) -> str:

@@ -6,10 +6,10 @@ from frn_tui.engine.classes.enrolled_classes import EnrolledClasses
 from frn_tui.engine.classes.scoring import compare, group_photos, hide_and_test, query
 from frn_tui.engine.files.bundles import unpack, write_bundle
 from frn_tui.engine.files.journal import RunningApp
-from frn_tui.engine.files.moves import settle_all
+from frn_tui.engine.files.moves import find_left, settle_all
 from frn_tui.engine.files.projects import Projects, export, write_text
 from frn_tui.engine.files.scan import find_folders, list_folder, relocate, scan, stamp
-from frn_tui.engine.files.sorting import move_photo, sort_photo
+from frn_tui.engine.files.sorting import end_moves, move_photo, plan_moves, sort_photo
 from frn_tui.engine.models import Models
 from frn_tui.engine.pictures.previews import Previews
 from frn_tui.engine.worker_queues import Handler
@@ -38,6 +38,9 @@ def build_handlers(app: int, started: int = 0) -> dict[str, Handler]:
         "sort": sort_photo,
         "move": move_photo,
         "settle": lambda request, job: settle_all(),
+        "plan": plan_moves,
+        "end": end_moves,
+        "left": lambda request, job: find_left(interrupted=request.interrupted),
         "relocate": relocate,
         "bundle": partial(write_bundle, models),
         "unpack": unpack,

@@ -17,7 +17,7 @@ from frn_tui.client.protocol import EXISTS, EngineError
 from frn_tui.dialogs.dialogs import Choose, Dialog
 from frn_tui.dialogs.picker import Picker
 from frn_tui.document.controller import Added, Controller
-from frn_tui.document.photo_files import step_over
+from frn_tui.document.photo_files import step_over, take_back
 from frn_tui.document.queries import Problem
 from frn_tui.settings.keys import KeyedScreen
 from frn_tui.settings.settings import Settings
@@ -106,7 +106,10 @@ class Context:
         """Undo the last edit, or redo the last undone one; return a description of the outcome."""
         session = self.controller.session
         if not (session.can_undo if undo else session.can_redo):
-            return f"nothing to {'undo' if undo else 'redo'}"
+            if undo:
+                self.start(self._take_back)
+                return ""
+            return "nothing to redo"
         before, act = session.state, session.state.act if undo else session.undone
         self.edit(lambda session: session.undo() if undo else session.redo())
         if before.moves is not session.state.moves and (moves := before.moves if undo else session.state.moves):
@@ -114,6 +117,10 @@ class Context:
             return f"moving {count_of(len(moves.photos), 'photo')} {'back' if undo else 'again'}"
         self.start(self.controller.find_missing, group="missing")  # examples may have moved
         return f"undone: {act or 'an edit'}   ctrl+r: redo" if undo else f"redone: {act or 'an edit'}   u: undo"
+
+    async def _take_back(self) -> None:
+        if said := await take_back(self.controller, self.chosen):
+            self.say(said)
 
     async def _step_over(self, moves: Moves, undo: bool) -> None:
         self.say(await step_over(self.controller, moves, undo=undo))

@@ -7,7 +7,7 @@ from typing import NamedTuple, cast
 
 from frn_tui.client.file_requests import Exported, WriteText
 from frn_tui.dialogs.dialogs import AskText, Choose
-from frn_tui.document.photo_files import bundle, sort
+from frn_tui.document.photo_files import bundle, describe_move, sort
 from frn_tui.document.review_state import Reviewed, export_text
 from frn_tui.panes.context import Context
 from frn_tui.terminal.paths import absolute
@@ -100,6 +100,13 @@ class Exports:
         if not photos:
             self.context.say("no photos to sort")
             return
+        place = partial(self._place, folder, photos, move=move)
+        if not (move and (question := await describe_move(self.controller, absolute(folder), photos))):
+            await place()
+            return
+        self.context.ask(Choose(question, ["move", "cancel"]), lambda option: option == 0 and self.context.start(place))
+
+    async def _place(self, folder: str, photos: Sequence[tuple[str, str]], *, move: bool) -> None:
         before = self.controller.session.state.moves
         said = await sort(self.controller, absolute(folder), photos, move=move)
         undo = "u: undo" if self.controller.session.state.moves is not before else ""

@@ -60,7 +60,8 @@ class ProjectBar(Static):
         self.update(line)
 
     def action_step_back(self, undo: bool) -> None:
-        self.context.say(self.context.step_back(undo=undo))
+        if said := self.context.step_back(undo=undo):
+            self.context.say(said)
 
     def action_save(self, then: Callable[[], Awaitable[object]] | None = None) -> None:
         """Save the project, asking for a name if it has none, and then call `then`."""

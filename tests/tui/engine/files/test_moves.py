@@ -133,9 +133,10 @@ def test_outcome_that_cannot_be_written_does_not_undo_the_move(tmp_path: Path, m
         write(self, entry)
 
     monkeypatch.setattr(MoveJournal, "_write", once)
+    stamp = {"bytes": 5, "mtime_ns": (tmp_path / "a.jpg").stat().st_mtime_ns}
     with journal.moving(tmp_path / "a.jpg", tmp_path / "b.jpg"):
-        pass
+        (tmp_path / "a.jpg").rename(tmp_path / "b.jpg")
     assert lines == [
-        {"move": str(tmp_path / "a.jpg"), "to": str(tmp_path / "b.jpg"), "bytes": 5},
-        {"moved": str(tmp_path / "a.jpg"), "to": str(tmp_path / "b.jpg")},
+        {"move": str(tmp_path / "a.jpg"), "to": str(tmp_path / "b.jpg"), **stamp, "link": None, "twin": False},
+        {"moved": str(tmp_path / "a.jpg"), "to": str(tmp_path / "b.jpg"), **stamp},
     ]

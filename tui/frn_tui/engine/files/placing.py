@@ -21,12 +21,13 @@ _UNSUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
 _PIECE = 1 << 20
 
 
-def make_folder(folder: Path) -> None:
-    """Create a folder and its parents, synced to the disk."""
-    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+def make_folder(folder: Path) -> list[Path]:
+    """Create a folder and its parents, synced to the disk; return those that are new."""
+    missing = [one for one in (folder, *folder.parents) if not one.exists()][::-1]
     folder.mkdir(parents=True, exist_ok=True)
-    for made in reversed(missing):
+    for made in missing:
         sync_path(made.parent)
+    return missing
 
 
 def rename_new(source: Path, target: Path) -> None:

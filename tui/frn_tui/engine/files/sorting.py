@@ -5,17 +5,17 @@ import errno
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from frn.errors import FrnError
 from frn.images.boxes import box_name, split_box
 from frn.images.opening import read_file
 from frn.system.archives import find_zip
-from frn.system.files import remove_unfinished
-from frn_tui.client.file_requests import MovePhoto, Placed, SortPhoto
+from frn.system.files import is_file, remove_unfinished, sync_path
+from frn_tui.client.file_requests import EndMoves, MovePhoto, Placed, PlanMoves, Planned, SortPhoto
 from frn_tui.client.protocol import NOT_PLACED
-from frn_tui.engine.files.moves import MoveJournal
+from frn_tui.engine.files.moves import MoveJournal, is_stamped
 from frn_tui.engine.files.placing import (
     copy_new,
     fresh_name,
@@ -31,10 +31,7 @@ from frn_tui.engine.worker_queues import Job
 
 def sort_photo(request: SortPhoto, job: Job) -> Placed:
     """Copy or move a photo into the folder of its verdict."""
-    root, taken = Path(request.folder), set[str]()
-    if root.exists() and not root.is_dir():
-        raise FrnError(f"{root}: is a file; choose a folder")
-    folders = {verdict: root / fresh_name(safe_name(verdict), taken) for verdict in request.verdicts}
+    folders = _folders(request.folder, request.verdicts)
     journal = _journal(request.journal) if request.move else None
     with _reported():
         file, box = split_box(request.path)  # a box keeps its whole photo
@@ -81,7 +78,9 @@ def put(path: Path, folder: Path, journal: MoveJournal | None) -> tuple[Path, bo
     """
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(errno.EINVAL, "is not a regular file")
-    make_folder(folder)
+    for new in make_folder(folder):
+        if journal is not None:
+            journal.made(new)
     if path.parent.samefile(folder):
         return path, False
     for name in numbered(path.name):
@@ -98,28 +97,94 @@ def put(path: Path, folder: Path, journal: MoveJournal | None) -> tuple[Path, bo
             return target, False
         if is_same_photo(path, target):
             if journal is not None:
-                with journal.moving(path, target):
+                with journal.moving(path, target, is_twin=True):
                     remove_twin(path, target)
             return target, journal is not None
     raise AssertionError("unreachable")
 
 
 def step_over(source: Path, target: Path, journal: MoveJournal, *, back: bool, is_twin: bool) -> None:
-    """Undo or redo a move. Raises OSError, without losing anything, if a file is in the way or the photo is gone."""
-    is_gone = not os.path.lexists(source)
+    """Undo or redo a move. Raises OSError, without losing anything, if a file is in the way or the photo is gone.
+
+    To undo, the photo must still be the one that was moved. A moved link becomes a link again if it leads to the same
+    photo, and folders that were created for the move are removed once they are empty.
+    """
+    record, before, after = journal.find(str(target), str(source)) if back else (None, {}, {})
+    link, is_gone = before.get("link"), not os.path.lexists(source)
     remove_unfinished(target)  # left by a killed program
-    if os.path.lexists(target) and (is_gone or (is_twin and back and is_same_photo(source, target))):
-        remove_unfinished(target)
-        return  # already done by an earlier attempt
+    is_linked = link is not None and target.is_symlink() and os.readlink(target) == link  # noqa: PTH115
+    if os.path.lexists(target) and (is_gone or not (is_linked or (is_twin and not back))):
+        if (is_gone and (is_linked or is_stamped(target.stat(), before))) or (
+            is_twin and back and is_same_photo(source, target)
+        ):
+            return  # already done by an earlier attempt
+        raise OSError(errno.EEXIST, f"was not moved: {target} already exists")
+    if not is_gone and not is_stamped(source.lstat(), after):
+        raise OSError(errno.EBUSY, "was not moved back: it is another photo now, or was edited")
     try:
-        if is_twin and back:
-            copy_new(source, target)
-            return
         make_folder(target.parent)
-        with journal.moving(source, target):
-            (remove_twin if is_twin else move_new)(source, target)
+        if is_twin and back:
+            if link is None or not _restore_link(link, target, source):
+                copy_new(source, target)
+            journal.write_outcome("moved", source, target)
+            return
+        with journal.moving(source, target, is_twin=is_twin):
+            if link is not None and _restore_link(link, target, source):
+                source.unlink()
+            else:
+                (remove_twin if is_twin else move_new)(source, target)
     except FileExistsError as error:
         raise OSError(errno.EEXIST, f"was not moved: {target} already exists") from error
+    for folder in source.parents:
+        if record is None or str(folder) not in record.folders:
+            break
+        with contextlib.suppress(OSError):  # it contains other files
+            folder.rmdir()
+
+
+def _restore_link(link: str, place: Path, photo: Path) -> bool:
+    """Create a link that was moved; return whether it leads to a photo with the same content, otherwise remove it."""
+    if not os.path.lexists(place):
+        place.symlink_to(link)
+    if is_same_photo(place, photo):
+        sync_path(place.parent)
+        return True
+    place.unlink()
+    return False
+
+
+def plan_moves(request: PlanMoves, job: Job) -> Planned:
+    """Describe what a move would do; to begin it, record the plan in a new journal."""
+    folders, seen = _folders(request.folder, request.verdicts), set[Path]()
+    planned: Planned = {"moves": 0, "folders": 0, "stay": 0, "taken": 0, "journal": ""}
+    for name, verdict in request.photos:
+        file = split_box(name)[0]
+        target = folders[verdict] / file.name
+        if not is_file(file) or file.parent.resolve() == target.parent.resolve():
+            planned["stay"] += 1
+            continue
+        planned["moves"] += 1
+        planned["taken"] += target in seen or os.path.lexists(target)
+        seen.add(target)
+    planned["folders"] = len({target.parent for target in seen})
+    if request.begin:
+        journal = _journal("")
+        journal.begin(request.folder, request.photos, request.verdicts)
+        planned["journal"] = str(journal.path)
+    return planned
+
+
+def end_moves(request: EndMoves, job: Job) -> None:
+    """Record that the moves of a journal have ended."""
+    _journal(request.journal).end()
+
+
+def _folders(folder: str, verdicts: Sequence[str]) -> dict[str, Path]:
+    """Return the folder of each verdict."""
+    root, taken = Path(folder), set[str]()
+    if root.exists() and not root.is_dir():
+        raise FrnError(f"{root}: is a file; choose a folder")
+    return {verdict: root / fresh_name(safe_name(verdict), taken) for verdict in verdicts}
 
 
 def _journal(path: str) -> MoveJournal:
