@@ -1,10 +1,8 @@
 """From options to a run: read the images, choose device and precision, train, and test the demo."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-from torch import Tensor
 
 from frn.data.folders import ClassFolders, find_splits, scan, shared_classes, split_folder, unused_folders
 from frn.data.pixel_cache import ConcatImages, StoredImages, load_images
@@ -13,7 +11,6 @@ from frn.errors import FrnError
 from frn.evaluation.accuracy import Result
 from frn.evaluation.evaluate_model import EvaluationOptions, ProgressBars, evaluate_images, no_bars
 from frn.evaluation.features import TorchExtractor
-from frn.heads import build_head
 from frn.images.transforms import EvaluationTransform
 from frn.models.model import Model, load_model
 from frn.system.distributed import ALONE, ProcessGroup, began_before_restart, note_beginning
@@ -21,9 +18,9 @@ from frn.system.hardware import own_cores, own_rank, processor
 from frn.system.precision import choose_device, choose_precision, set_threads
 from frn.training.loop import StepReport, ValidationReport, train
 from frn.training.presets import Preset
-from frn.training.runs.run import RunFolder, RunResult, RunSettings, last_checkpoint, read_classifier
+from frn.training.runs.run import RunFolder, RunResult, RunSettings
 from frn.training.runs.run_options import RunOptions
-from frn.training.setup import describe_images, new_model
+from frn.training.setup import new_model
 
 TEST_EPISODES = 2000
 DEMO_CLASSES = {"train": 60, "val": 15, "test": 20}
@@ -41,8 +38,6 @@ class PreparedRun:
     val_images: StoredImages
     init: Model | None = None
     """Model that the run starts from."""
-    classifier: Mapping[str, Tensor] | None = None
-    """Classifier of the run that produced `init`, if it is distilled."""
 
     @property
     def best(self) -> Path:
@@ -96,7 +91,6 @@ class PreparedRun:
             self.options.folder,
             self.settings,
             init=self.init,
-            classifier=self.classifier,
             report=report,
             stop=stop,
         )
@@ -121,17 +115,11 @@ def prepare_run(
     options.check()
     preset = options.overridden()
     settings = replace(_settings(options, command), ranks=ranks)
-    init, classifier, distils = None, None, preset.pretraining.distil
-    if options.init is not None:  # a teacher's backbone must fit its classifier, which is in the last checkpoint
-        init = load_model(last_checkpoint(Path(options.init)) if distils else options.init)
-    model = new_model(preset, settings.seed, init)  # rejects options that do not fit before images are decoded
-    for method in preset.aux_heads:
-        build_head(method, model.d)
+    init = None if options.init is None else load_model(options.init)
+    new_model(preset, settings.seed, init)  # rejects options that do not fit before images are decoded
     with ranks.main_process_first():
         images, val_images = load_splits(preset, options.data or [], settings.seed, bars)
-    if distils and options.init is not None:
-        classifier = read_classifier(Path(options.init), describe_images(images))
-    return PreparedRun(options, preset, settings, images, val_images, init, classifier)
+    return PreparedRun(options, preset, settings, images, val_images, init)
 
 
 def _settings(options: RunOptions, command: str) -> RunSettings:

@@ -23,7 +23,6 @@ from frn.models.model import Model, save_model
 from frn.ridge.reconstruction import SingularError
 from frn.ridge.tuning import FLAT, TUNING_EPISODES, TuningEpisode, tune
 from frn.system.precision import autocast, keep_freed_memory, seed_torch
-from frn.training.losses import distillation_loss
 from frn.training.objectives import EpisodicObjective, Objective, PretrainingObjective
 from frn.training.presets import Preset
 from frn.training.presets.preset import deciding_fields
@@ -86,46 +85,41 @@ def train(
     settings: RunSettings,
     *,
     init: Model | None = None,
-    classifier: Mapping[str, Tensor] | None = None,
     report: Callable[[StepReport | ValidationReport], None] = lambda event: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> RunResult:
     """Train a model as a preset specifies; `best.safetensors` in `out` is the result.
 
     The validation images are prepared by the preset's transform. With `init`, training starts from that model's
-    weights instead of random ones; distillation also needs the `classifier` of its run. `report` is called after every
-    episode and validation. `stop` is called after every episode; if it returns True, the run is saved and stops. Raises
-    FrnError if the classes are too small for the episodes, the folder is taken or cannot be written, or training
-    diverges.
+    weights instead of random ones. `report` is called after every episode and validation. `stop` is called after every
+    episode; if it returns True, the run is saved and stops. Raises FrnError if the classes are too small for the
+    episodes, the folder is taken or cannot be written, or training diverges.
     """
     keep_freed_memory()
     if preset.trains_on_episodes:
         for part in images.parts:
             check_classes(part.names, part.sizes, preset.episode, where="the training split", every_class=False)
-    trainer = _Trainer(preset, images, val_images, settings, report, classifier)
+    trainer = _Trainer(preset, images, val_images, settings, report)
     return trainer.train(RunFolder(out, writes=settings.ranks.is_main), init, stop)
 
 
 class _Step(nn.Module):
     """One rank's training step: returns the loss, and logits and targets of the classified images."""
 
-    def __init__(self, model: Model, objective: Objective, settings: RunSettings, distil: float = 0.0) -> None:
+    def __init__(self, model: Model, objective: Objective, settings: RunSettings) -> None:
         super().__init__()
         self.model, self.objective = model, objective
-        self.device, self.precision, self.distil = settings.device, settings.precision, distil
+        self.device, self.precision = settings.device, settings.precision
 
     def forward(
         self, images: Tensor, sampled: Episode, generator: np.random.Generator
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Score the augmented images (b, 3, H, W) of `sampled`."""
-        teacher = self.objective.teacher
         with autocast(self.device, self.precision):
             maps = self.model.feature_maps(images)
-            taught = None if teacher is None else teacher(images)
         with torch.random.fork_rng(devices=[maps.device] if maps.is_cuda else []):
             torch.manual_seed(int(generator.integers(2**63)))  # dropout and noise of heads are the same after resuming
-            loss, logits, target = self.objective.score(self.model, maps, sampled)
-        return loss if taught is None else loss.lerp(distillation_loss(logits, taught), self.distil), logits, target
+            return self.objective.score(self.model, maps, sampled)
 
 
 @dataclass
@@ -135,7 +129,6 @@ class _Trainer:
     val_images: StoredImages
     settings: RunSettings
     report: Callable[[StepReport | ValidationReport], None]
-    classifier: Mapping[str, Tensor] | None
 
     def __post_init__(self) -> None:
         self.pixels = where_they_fit(self.images, torch.device(self.settings.device))
@@ -157,8 +150,6 @@ class _Trainer:
             seed_torch(settings.seed)
             kind = EpisodicObjective if self.preset.trains_on_episodes else PretrainingObjective
             self.objective: Objective = kind(self.preset, self.model, self.images.sizes).to(settings.device)
-        if isinstance(self.objective, PretrainingObjective) and self.preset.pretraining.distil:
-            self.objective.learn_from(self.model, self.classifier)
         other_head = init is not None and init.config.method != self.preset.method
         tunes = init is not None and (self.preset.pretraining.tune_head_at_start or other_head)
         if tunes and not settings.resume and self.preset.trains_on_episodes:
@@ -172,7 +163,7 @@ class _Trainer:
         decides |= deciding_fields(self.preset)
         run = TrainingRun(folder, self.model, self.objective, self.optimizer, decides, settings)
         uses_all = self.preset.trains_on_episodes and self.preset.method == "frn"
-        step = _Step(self.model, self.objective, settings, self.preset.pretraining.distil)
+        step = _Step(self.model, self.objective, settings)
         self.step = settings.ranks.together(step, uses_all=uses_all)
         self.position = run.position
         try:
@@ -195,7 +186,7 @@ class _Trainer:
         self.model.eval()
         with torch.inference_mode():
             for index, sampled in enumerate(first[:TUNING_EPISODES]):
-                images = self.augmented(sampled, np.random.default_rng([self.settings.seed, 0, index, 1]), epoch=0)
+                images = self.augmented(sampled, np.random.default_rng([self.settings.seed, 0, index, 1]))
                 with autocast(self.settings.device, self.settings.precision):
                     maps = self.model.feature_maps(images)
                 episode = maps.unflatten(0, (shape.way, shape.per_class)).float().cpu().numpy()
@@ -215,7 +206,7 @@ class _Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         generator = np.random.default_rng([settings.seed, position.epoch, position.step + settings.ranks.rank, 1])
-        loss, logits, target = self.step(self.augmented(sampled, generator, position.epoch), sampled, generator)
+        loss, logits, target = self.step(self.augmented(sampled, generator), sampled, generator)
         right = (logits.argmax(1) == target).double().mean()
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -240,10 +231,10 @@ class _Trainer:
             f"again with a lower --lr, --warm-up 200 or --precision fp32; {self.folder.last} holds earlier weights."
         )
 
-    def augmented(self, sampled: Episode, generator: np.random.Generator, epoch: int) -> Tensor:
+    def augmented(self, sampled: Episode, generator: np.random.Generator) -> Tensor:
         """Return a step's augmented images (b, 3, H, W)."""
         canvas, extents = self.pixels.gather(sampled.ravel())
-        return augment(canvas, extents, self.preset.augmentation_at(epoch), generator, self.settings.device)
+        return augment(canvas, extents, self.preset.augmentation, generator, self.settings.device)
 
     def validate_if_due(self) -> None:
         """Validate after an epoch; keep the model if it is strictly better than every earlier one.

@@ -10,8 +10,6 @@ AuxMode = Literal["reference", "paper", "off"]
 
 AUX_WEIGHT = 0.03
 """Sec. 3.5: the auxiliary loss is downscaled by 0.03."""
-SOFTENED = 4.0
-"""Temperature of both sides of distillation (Hinton et al., 2015; for few-shot features Tian et al., ECCV 2020)."""
 
 
 def episode_loss(logits: Tensor, support: Tensor, queries: int, aux: AuxMode = "reference") -> Tensor:
@@ -44,12 +42,3 @@ def auxiliary_loss(support: Tensor, mode: Literal["reference", "paper"] = "refer
             cross, within = gram.sum(0).square(), gram.square()
         both_orders = cross.sum() - within.sum()
         return both_orders if mode == "paper" else both_orders / 2
-
-
-def distillation_loss(logits: Tensor, taught: Tensor) -> Tensor:
-    """Return the divergence between softened probabilities and a teacher's, both from logits (b, classes).
-
-    The loss is multiplied by the squared temperature, so that its gradient is about as large as that of cross-entropy.
-    """
-    own, target = (F.log_softmax(values.float() / SOFTENED, dim=1) for values in (logits, taught))
-    return SOFTENED**2 * F.kl_div(own, target, reduction="batchmean", log_target=True)

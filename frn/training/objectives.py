@@ -1,7 +1,6 @@
 """Objectives: the data for an optimiser step (an episode, or a pre-training batch over all classes) and its loss."""
 
-import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -10,7 +9,6 @@ from torch import Tensor, nn
 
 from frn.episodes import Balance, Episode, balanced_shares, concat_epoch
 from frn.errors import FrnError
-from frn.heads import build_head
 from frn.heads.frn import FRNHead
 from frn.heads.pretrain import DummyMapHead
 from frn.models.model import Model
@@ -21,13 +19,9 @@ from frn.training.presets import Preset
 class EpisodicObjective(nn.Module):
     """Episodes from the authors' sampler: cross-entropy of the queries and the auxiliary loss (Eq. 9, Eq. 11)."""
 
-    teacher = None
-
     def __init__(self, preset: Preset, model: Model, sizes: Sequence[int]) -> None:
-        """Add the preset's auxiliary heads."""
         super().__init__()
         self.shape, self.aux, self.balance = preset.episode, preset.aux, preset.data.balance
-        self.aux_heads = nn.ModuleList(build_head(method, model.d) for method in preset.aux_heads)
 
     def epoch(self, sets: Sequence[Sequence[int]], *, seed: int, epoch: int) -> list[Episode]:
         """Return episodes of image indices (way, shot + queries); `sets` gives the images per class of each set."""
@@ -41,10 +35,7 @@ class EpisodicObjective(nn.Module):
         logits = model.head(support, query)
         target = torch.arange(shape.way, device=logits.device).repeat_interleave(shape.queries)
         loss = episode_loss(logits, model.head.auxiliary_supports(support), shape.queries, self.aux)
-        for head in self.aux_heads:
-            ratio = model.map_scale(model.head) / model.map_scale(head)
-            loss = loss + F.cross_entropy(head(support * ratio, query * ratio), target)
-        return loss / (1 + len(self.aux_heads)), logits, target
+        return loss, logits, target
 
 
 class PretrainingObjective(nn.Module):
@@ -54,8 +45,6 @@ class PretrainingObjective(nn.Module):
         """Create the dummy maps of Sec. 3.6, or a linear classifier on average-pooled maps."""
         super().__init__()
         self.batch, self.balance = preset.pretraining.batch, preset.data.balance
-        self.teacher: Teacher | None = None
-        """Model whose logits are also a training target, if any; a class attribute would hide the module."""
         if sum(sizes) < self.batch:
             raise FrnError(f"the training split has {sum(sizes)} images, fewer than a batch of {self.batch}")
         self.labels = np.repeat(np.arange(len(sizes)), sizes)
@@ -68,21 +57,6 @@ class PretrainingObjective(nn.Module):
         self.head = DummyMapHead(len(sizes), h * w, model.d)
         for fixed in (model.head.alpha, model.head.beta):
             fixed.requires_grad_(False)
-
-    def learn_from(self, model: Model, classifier: Mapping[str, Tensor] | None) -> None:
-        """Start from a run's linear classifier, and use it with `model` as the teacher.
-
-        With None, the classifier is restored later. Raises FrnError if the run was trained on different classes.
-        """
-        assert isinstance(self.head, nn.Linear)  # guaranteed by the preset
-        if classifier is not None:
-            try:
-                self.head.load_state_dict(dict(classifier))
-            except RuntimeError as error:
-                classes = self.head.out_features
-                told = f"distillation needs a classical pre-training run on the same {classes} classes"
-                raise FrnError(f"--init: {told}") from error
-        self.teacher = Teacher(model, self.head)
 
     def epoch(self, sets: Sequence[Sequence[int]], *, seed: int, epoch: int) -> list[Episode]:
         """Return batches of image indices (batch,)."""
@@ -104,24 +78,6 @@ class PretrainingObjective(nn.Module):
 
 Objective = EpisodicObjective | PretrainingObjective
 """Draws the images of each step and scores their feature maps; its parameters are not part of the model."""
-
-
-class Teacher(nn.Module):
-    """A frozen copy of a model and its linear classifier."""
-
-    def __init__(self, model: Model, head: nn.Linear) -> None:
-        super().__init__()
-        self.model, self.head = copy.deepcopy(model).eval(), copy.deepcopy(head).eval()
-        self.requires_grad_(False)
-
-    def train(self, mode: bool = True) -> "Teacher":
-        """Stay in evaluation mode."""
-        return self
-
-    @torch.no_grad()
-    def forward(self, images: Tensor) -> Tensor:
-        """Return logits (b, classes) of images (b, 3, H, W)."""
-        return self.head((self.model.feature_maps(images) * self.model.map_scale(self.model.head)).mean(1))
 
 
 def _balanced(lengths: Sequence[int], balance: Balance, generator: np.random.Generator) -> Episode:

@@ -18,7 +18,6 @@ from frn.data.augmentation import Augmentation
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform
-from frn.models.zoo import assets_folder
 from frn.training.presets.preset import (
     Preset,
     Published,
@@ -99,7 +98,7 @@ PRESETS = {**_read_presets("general.toml"), **PAPER}
 
 
 def find_preset(name: str) -> Preset:
-    """Return a preset by name, a stage of a shipped model's recipe, or one of another recipe as `FILE.toml:STAGE`.
+    """Return a preset by name, or a stage of a recipe as `FILE.toml:STAGE`.
 
     Raises FrnError if the preset does not exist (the message suggests similar names), the recipe cannot be read, or a
     setting does not fit.
@@ -110,9 +109,6 @@ def find_preset(name: str) -> Preset:
     key = name.lower().replace("_", "-")
     if key in PRESETS:
         return PRESETS[key]
-    for path in (assets_folder() / "models").glob("*.toml"):
-        if key in (stages := read_settings(path)):
-            return _build(stages, key, PRESETS, str(path))
     near = difflib.get_close_matches(key, PRESETS, n=3, cutoff=0.4)
     hint = f"Did you mean {' or '.join(near)}?" if near else "`frn presets` lists them."
     raise FrnError(f"unknown preset {name!r}. {hint}")

@@ -133,12 +133,8 @@ class Pretraining:
     tune_head_at_start: bool = False
     """Whether the first episodes after pre-training choose the initial lambda, rho and gamma; not in the paper."""
 
-    distil: float = 0.0
-    """Weight of agreement with the frozen `--init` run in the classical pre-training loss."""
-
     def __post_init__(self) -> None:
         _require(self.batch >= 2, "a pre-training batch needs at least two images", self)
-        _require(0 <= self.distil <= 1, "distil must be a share of the loss from 0 to 1", self.distil)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -152,16 +148,12 @@ class Preset:
     objective: Literal["episodes", "frn-pretrain", "average-pretrain"] = "episodes"
     """Episodes, or pre-training on all classes at once: with dummy maps (Sec. 3.6) or classically."""
     aux: Literal["reference", "paper", "off"] = "reference"
-    aux_heads: tuple[str, ...] = ()
-    """Methods whose heads also score each episode and are dropped after training. The paper has none."""
     fixed: tuple[Regulariser, ...] = ()
     """FRN parameters that keep their initial value: alpha = 0 for lambda, beta = 0 for rho (as in the ablations)."""
     data: TrainingData
     episode: EpisodeShape
     schedule: Schedule
     augmentation: Augmentation
-    progressive_resizing: tuple[int, int] | None = None
-    """Number of initial epochs on smaller images, and the side of these in pixels. The paper does not do this."""
     transform: EvaluationTransform
     validation: ValidationProtocol = field(default_factory=ValidationProtocol)
     pretraining: Pretraining = field(default_factory=Pretraining)
@@ -169,28 +161,17 @@ class Preset:
     published: Published | None = None
 
     def __post_init__(self) -> None:
-        epochs, side = self.progressive_resizing or (0, self.augmentation.size)
-        fits = f"progressive_resizing must be a number of epochs and a side of 8 to {self.augmentation.size} pixels"
-        _require(epochs >= 0 and 8 <= side <= self.augmentation.size, fits, [epochs, side])
         _require(min(self.test_shots, default=0) >= 1, "test_shots must be 1 or more", list(self.test_shots))
         if self.fixed and self.method != "frn":
             raise FrnError(f"a fixed {' and '.join(self.fixed)} is for --method frn, not {self.method}")
         if self.objective == "frn-pretrain" and self.method != "frn":
             raise FrnError(f"FRN pre-training is for --method frn, not {self.method}")
-        if self.pretraining.distil and self.objective != "average-pretrain":
-            raise FrnError("distil is for classical pre-training: the teacher is a linear classifier over all classes")
         larger = self.transform.size > self.augmentation.size  # FRN takes any r, but dummy maps have a fixed one
         if self.transform.size < self.augmentation.size or (larger and self.objective == "frn-pretrain"):
             raise FrnError(
                 f"training crops of {self.augmentation.size} pixels and evaluation at {self.transform.size} do "
                 "not match"
             )
-
-    def augmentation_at(self, epoch: int) -> Augmentation:
-        """Return the augmentation for an epoch, counted from 0."""
-        if self.progressive_resizing is None or epoch >= self.progressive_resizing[0]:
-            return self.augmentation
-        return replace(self.augmentation, size=self.progressive_resizing[1])
 
     @property
     def trains_on_episodes(self) -> bool:
@@ -201,7 +182,10 @@ class Preset:
 MAX_BYTES = 1 << 20
 DESCRIPTION = ("about", "published")
 """Fields of a preset that only describe it."""
-RETIRED = ("classifier_weight", "freeze_batchnorm", "start", "interpolation_weights")
+RETIRED = (
+    *("classifier_weight", "freeze_batchnorm", "start", "interpolation_weights"),
+    *("aux_heads", "distil", "progressive_resizing"),
+)
 """Settings that runs of earlier versions wrote to `config.toml`; ignored."""
 LENGTHENING = ("schedule.epochs", "schedule.milestones", "validation.every")
 """Settings that may change if a run is extended."""

@@ -154,9 +154,16 @@ class RunFolder:
         if training.get("pixels", self.pixels) != self.pixels and self.writes:
             told = "photos have changed since the run last trained; it continues with the current ones"
             warnings.warn(f"{self.path}: {told}", FrnWarning, stacklevel=2)
-        tensors = read_tensors(self.last)
+        with safetensors.safe_open(self.last, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
         model.load_state_dict({name: t for name, t in tensors.items() if not name.startswith((OPTIMIZER, STAGE))})
-        objective.load_state_dict({n.removeprefix(STAGE): t for n, t in tensors.items() if n.startswith(STAGE)})
+        try:
+            objective.load_state_dict({n.removeprefix(STAGE): t for n, t in tensors.items() if n.startswith(STAGE)})
+        except RuntimeError as error:
+            raise FrnError(
+                f"{self.last}: its run has an auxiliary head or a teacher, which only frn 0.1.0 can train. Use its "
+                "best.safetensors, or start again."
+            ) from error
         state: dict[int, dict[str, Tensor]] = {}
         for name in (name for name in tensors if name.startswith(OPTIMIZER)):
             index, entry = name.removeprefix(OPTIMIZER).split("/")
@@ -214,33 +221,6 @@ class RunFolder:
             # JSON's strings, numbers, booleans and lists are TOML's.
             lines += [f"{key} = {json.dumps(value)}\n" for key, value in table.items() if value is not None]
         write_atomically(self.config, "".join(lines))
-
-
-def last_checkpoint(run: Path) -> Path:
-    """Return the last checkpoint of a classical pre-training run, with its classifier."""
-    last = RunFolder(run).last
-    if not last.is_file():
-        raise FrnError(f"--init {run}: distillation needs the folder of a run with its last.safetensors")
-    return last
-
-
-def read_classifier(run: Path, images: Sequence[str]) -> dict[str, Tensor]:
-    """Return the linear classifier that a classical pre-training run learned on these images, in this order."""
-    last = last_checkpoint(run)
-    require_whole(last)
-    learned = read_header(last)[1].get("training", {}).get("run", {}).get("images")
-    if learned != list(images):
-        raise FrnError(
-            f"--init {run}: distillation needs the data of that run, in the same order: {', '.join(learned or [])}"
-        )
-    return read_tensors(last, f"{STAGE}head.")
-
-
-def read_tensors(file: Path, part: str = "") -> dict[str, Tensor]:
-    """Return the tensors of a file whose names begin with `part`, by name without `part`."""
-    with safetensors.safe_open(file, framework="pt") as opened:
-        names = [name for name in opened.keys() if name.startswith(part)]  # noqa: SIM118  (not a dict)
-        return {name.removeprefix(part): opened.get_tensor(name) for name in names}
 
 
 @dataclass(frozen=True, slots=True)

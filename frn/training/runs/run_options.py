@@ -89,7 +89,6 @@ class RunOptions:
         shape = {name: getattr(self, name) for name in ("way", "shot", "queries") if getattr(self, name) is not None}
         if self.lr is not None:
             schedule = replace(schedule, learning_rate=self.lr)
-        other = self.method not in (None, preset.method)
         aux = self.aux or preset.aux
         if self.method:
             from frn.heads import has_auxiliary_loss, require_trainable  # imported here because they need torch
@@ -104,7 +103,6 @@ class RunOptions:
             preset,
             method=self.method or preset.method,
             aux=aux,
-            aux_heads=() if other else preset.aux_heads,
             fixed=preset.fixed if self.freeze is None else fixed,
             backbone=self.backbone or preset.backbone,
             episode=replace(preset.episode, **shape),
@@ -134,8 +132,6 @@ class RunOptions:
                 f"preset {name!r} starts from another run: run `frn train {first} --out RUN` first, then "
                 "pass its result with --init RUN"
             )
-        if preset.pretraining.distil and self.init is None and not self.resume:
-            raise FrnError("distil needs a teacher: pass the folder of a classical pre-training run with --init RUN")
         if self.data and preset.data.prepare is None:
             raise FrnError(
                 f"preset {name!r} renders its own images, so --data has no effect. Remove it, or choose "

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +21,6 @@ from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model, save_model
 from frn.models.zoo import assets_folder, shipped_models
-from frn.training.presets import find_preset
-from frn.training.runs.run_options import RunOptions
 from tests import processes
 from tests.commands import frn
 
@@ -238,14 +235,6 @@ def test_a_model_trained_on_a_folder_can_be_evaluated_and_classifies(moths: Path
     assert again.exit_code == 1
     assert "already contains a run. Add --resume" in again.stderr
     assert "images of" not in again.stderr, "it is said before they are read"
-
-
-def test_a_different_method_drops_the_auxiliary_heads_of_a_preset() -> None:
-    preset = find_preset("shipped-resnet12-small")
-    assert preset.aux_heads == ("proto",)
-    options = RunOptions(preset="shipped-resnet12-small")
-    assert options.overridden() == preset == replace(options, method=preset.method).overridden()
-    assert replace(options, method="proto").overridden().aux_heads == ()
 
 
 def test_train_reports_missing_arguments() -> None:

@@ -16,16 +16,13 @@ from frn.errors import FrnError
 from frn.evaluation.accuracy import Accuracy
 from frn.heads.frn import FRNHead
 from frn.images.transforms import EvaluationTransform
-from frn.models.header import ModelConfig, read_header
-from frn.models.model import Model, load_model
+from frn.models.header import read_header
+from frn.models.model import load_model
 from frn.training.loop import StepReport, ValidationReport
-from frn.training.losses import distillation_loss
-from frn.training.objectives import EpisodicObjective, PretrainingObjective
 from frn.training.presets import Schedule
 from frn.training.presets.preset import Pretraining, ValidationProtocol
-from frn.training.runs.run import RunSettings, read_classifier
-from frn.training.setup import describe_images
-from tests.frn.training.tiny import CLEAR, TINY, Objective, assert_same, pretraining, quick, sampled
+from frn.training.runs.run import RunSettings
+from tests.frn.training.tiny import CLEAR, TINY, Objective, assert_same, pretraining, quick
 
 
 def test_episodes_can_be_learned(tmp_path: Path) -> None:
@@ -161,56 +158,6 @@ def test_a_preset_may_choose_its_head_after_frn_pretraining(tmp_path: Path) -> N
         quick(tmp_path / "True", preset, init=before)
 
 
-def test_auxiliary_head_learns_from_the_same_maps_and_is_not_saved(tmp_path: Path) -> None:
-    shape, sampled = EpisodeShape(way=3, shot=4, queries=5), np.arange(27).reshape(3, 9)
-    maps = torch.randn(27, 16, 256, generator=torch.Generator().manual_seed(0))
-    config = ModelConfig(backbone="resnet12-small", method="frn", last_pool=False, transform=TINY.transform)
-    ours, proto = Model(config), Model(replace(config, method="proto"))
-    preset = replace(TINY, episode=shape, aux="off")
-    alone = [
-        EpisodicObjective(preset, model, [9] * 3).score(model, m, sampled)[0]
-        for model, m in ((ours, maps / 16), (proto, maps))
-    ]
-    both = EpisodicObjective(replace(preset, aux_heads=("proto",)), ours, [9] * 3).score(ours, maps / 16, sampled)[0]
-    torch.testing.assert_close(both, (alone[0] + alone[1]) / 2)
-
-    quick(tmp_path / "run", replace(TINY, aux_heads=("proto",)))
-    model = load_model(tmp_path / "run" / "best.safetensors")
-    assert {name for name, _ in model.head.named_parameters()} == {"alpha", "beta", "gamma"}
-
-
-def test_distilled_student_starts_from_the_teacher_and_agrees_with_it_more_after_training(tmp_path: Path) -> None:
-    plain = pretraining("average-pretrain")
-    quick(tmp_path / "before", plain)
-    seen = describe_images(sampled(8, 0))
-    with pytest.raises(FrnError, match=r"the data of that run, in the same order: 8 classes of 96 images"):
-        read_classifier(tmp_path / "before", describe_images(sampled(7, 0)))
-    start, classifier = load_model(tmp_path / "before" / "last.safetensors"), read_classifier(tmp_path / "before", seen)
-    schedule = replace(TINY.schedule, learning_rate=0.02)
-
-    def apart(share: float) -> float:
-        preset = pretraining("average-pretrain", distil=share, schedule=schedule)
-        quick(tmp_path / str(share), preset, init=start, classifier=classifier)
-        own = load_model(tmp_path / str(share) / "last.safetensors")
-        taught = PretrainingObjective(preset, start, [12] * 8)
-        taught.learn_from(start, classifier)
-        learned = PretrainingObjective(preset, own, [12] * 8)
-        learned.learn_from(own, read_classifier(tmp_path / str(share), seen))
-        images = torch.rand(32, 3, 16, 16)
-        assert taught.teacher is not None
-        assert learned.teacher is not None
-        return float(distillation_loss(learned.teacher(images), taught.teacher(images)))
-
-    assert apart(0.9) < 0.7 * apart(0.01)
-    with pytest.raises(FrnError, match="the same 8 classes"):
-        quick(
-            tmp_path / "other",
-            pretraining("average-pretrain", distil=0.5),
-            init=start,
-            classifier={},
-        )
-
-
 def test_pretraining_reports_missing_settings(tmp_path: Path) -> None:
     with pytest.raises(FrnError, match="has 96 images, fewer than a batch of 128"):
         quick(tmp_path / "a", pretraining(batch=128))
@@ -238,10 +185,6 @@ def test_a_preset_refuses_settings_that_conflict() -> None:
         replace(TINY, transform=EvaluationTransform(size=84), objective="frn-pretrain")
     with pytest.raises(FrnError, match="at least one epoch, one episode and one shot"):
         ValidationProtocol(every=0)
-    with pytest.raises(FrnError, match="a share of the loss from 0 to 1, not 2"):
-        Pretraining(distil=2)
-    with pytest.raises(FrnError, match="distil is for classical pre-training"):
-        replace(TINY, pretraining=Pretraining(distil=0.5))
     with pytest.raises(FrnError, match="at least two images"):
         Pretraining(batch=1)
 

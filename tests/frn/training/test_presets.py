@@ -7,11 +7,9 @@ from typing import Any, Literal
 
 import pytest
 
-import frn.data
 from frn.data.augmentation import Augmentation
 from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform
-from frn.models.zoo import assets_folder
 from frn.training.presets import PAPER, PRESETS, Preset, Published, Schedule, find_preset
 
 CROPS = {
@@ -24,9 +22,6 @@ TRANSFORMS = {
     "as is": EvaluationTransform(size=84),
 }
 COLUMNS = ("name", "method", "step", "val_shot", "tests", "aux", "fixed", "table", "one", "five")
-
-
-RECIPE = assets_folder() / "models" / "resnet9-photo.toml"
 
 
 def rows() -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
@@ -131,32 +126,6 @@ def test_the_rate_falls_at_each_milestone_and_milestones_move_with_the_epochs() 
     assert schedule.scaled_to(1).milestones == ()
     with pytest.raises(FrnError, match="increasing milestones"):
         Schedule(epochs=10, milestones=(8, 6))
-
-
-def test_preset_can_start_with_smaller_images() -> None:
-    preset = find_preset(f"{RECIPE}:shipped-photo-average")
-    assert [preset.augmentation_at(epoch).size for epoch in (0, 6, 7, 11)] == [64, 64, 84, 84]
-    assert preset.augmentation_at(0).scale == preset.augmentation.scale
-    assert find_preset("cub-cropped-conv4").augmentation_at(0) is find_preset("cub-cropped-conv4").augmentation
-
-
-def test_photo_models_do_not_train_on_mini_imagenet_held_out_classes() -> None:
-    """The classes of Tiny-ImageNet and of dogs, by their WordNet numbers."""
-    file = Path(frn.data.__file__).parent / "splits" / "mini_imagenet.toml"
-    splits = tomllib.loads(file.read_text(encoding="utf-8"))
-    excluded = {name.split("-")[0] for name in find_preset(f"{RECIPE}:shipped-photo").data.exclude_classes}
-    held_out = {"n03770439", "n02099601", "n04146614", "n04149813", "n02091244"}
-    assert held_out <= excluded
-    assert held_out <= {*splits["val"], *splits["test"]}
-
-
-def test_every_recipe_stage_starts_from_an_earlier_one() -> None:
-    stages = [name for name, table in tomllib.loads(RECIPE.read_text()).items() if name.startswith("shipped-photo")]
-    assert len(stages) == 14
-    for number, stage in enumerate(stages):
-        preset = find_preset(f"{RECIPE}:{stage}")
-        assert (preset.pretraining.init_from in stages[:number]) or number == 0
-        assert preset == find_preset(stage)
 
 
 @pytest.mark.parametrize(

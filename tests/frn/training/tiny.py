@@ -58,8 +58,8 @@ def assert_same(a: Path, b: Path) -> None:
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs), "weights differ"
 
 
-def pretraining(objective: Objective = "frn-pretrain", *, every: int = 1, distil: float = 0, **changes: Any) -> Preset:
+def pretraining(objective: Objective = "frn-pretrain", *, every: int = 1, **changes: Any) -> Preset:
     changes.setdefault("method", "frn" if objective == "frn-pretrain" else "proto")
     validation = ValidationProtocol(every=every, episodes=20, shot=1)
-    steps = Pretraining(batch=changes.pop("batch", 32), distil=distil)
+    steps = Pretraining(batch=changes.pop("batch", 32))
     return replace(TINY, objective=objective, validation=validation, pretraining=steps, **changes)
