@@ -11,10 +11,9 @@ if TYPE_CHECKING:
     from frn.errors import FrnError
     from frn.estimator.few_shot import FewShotClassifier
     from frn.evaluation.arrays import evaluate
-    from frn.models.model import from_pretrained
     from frn.models.wrapper import FRN
 
-__all__ = ["FRN", "EpisodeSampler", "FewShotClassifier", "FrnError", "__version__", "evaluate", "from_pretrained"]
+__all__ = ["FRN", "EpisodeSampler", "FewShotClassifier", "FrnError", "__version__", "evaluate"]
 
 _HOMES = {
     "EpisodeSampler": "frn.episodes.loader",
@@ -22,7 +21,6 @@ _HOMES = {
     "FewShotClassifier": "frn.estimator.few_shot",
     "FrnError": "frn.errors",
     "evaluate": "frn.evaluation.arrays",
-    "from_pretrained": "frn.models.model",
 }
 """Module that defines each public name."""
 

@@ -7,9 +7,9 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from frn.models.model import Model, from_pretrained, load_model, save_model
+    from frn.models.model import Model, load_model, save_model
 
-__all__ = ["Model", "from_pretrained", "load_model", "save_model"]
+__all__ = ["Model", "load_model", "save_model"]
 
 
 def __getattr__(name: str) -> object:

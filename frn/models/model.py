@@ -44,7 +44,6 @@ from frn.models.header import (
 )
 from frn.models.zoo import is_bare, resolve
 from frn.system.files import require_regular, sha256, write_atomically
-from frn.system.transfers import fetch_from_hub
 
 Maps = NDArray[np.float32]
 
@@ -153,23 +152,6 @@ def head_logits(model: str | Path) -> Callable[[Maps, Maps], Maps]:
         return found
 
     return logits
-
-
-def from_pretrained(name: str | Path) -> Model:
-    """Load a model in evaluation mode, like `load_model`, or from a hub repository `OWNER/NAME`.
-
-    huggingface_hub downloads the repository's `model.safetensors` into its own cache. Raises FrnError if the model or
-    repository does not exist, or does not contain a model that frn wrote.
-    """
-    try:
-        return load_model(name)
-    except FrnError:
-        if not re.fullmatch(r"[\w.-]+/[\w.-]+", str(name)) or Path(name).exists():
-            raise
-    try:
-        return load_model(fetch_from_hub(str(name), "model.safetensors"))
-    except FrnError as error:
-        raise FrnError(f"{name}: is not a local model, and could not be loaded from the hub ({error})") from error
 
 
 def save_model(model: Model, path: Path, record: Mapping[str, object] | None = None, *, half: bool = False) -> None:

@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import bench
-import numpy as np
 import pytest
 import torch
 import typer
 
-from frn.data.synthetic import draw_moth, species
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model, save_model
@@ -49,14 +47,6 @@ def model(tmp_path: Path) -> Path:
     path = tmp_path / "small.safetensors"
     save_model(Model(ModelConfig(backbone="conv4", method="frn", transform=EvaluationTransform(size=32))), path)
     return path
-
-
-def test_many_classes_are_timed_together_and_one_by_one() -> None:
-    words = ("classes", "--way", 3, "--way", 40, "--shot", 2, "--d", 16, "--r", 4, "--photos", 2, "--rounds", 1)
-    few, many = json.loads(output(*words, "--json"))
-    assert (few["way"], many["way"], many["photos"]) == (3, 40, 2)
-    assert many["times_as_fast"] == many["milliseconds"]["class by class"] / many["milliseconds"]["frn"]
-    assert "40 of 2" in output(*words)
 
 
 def test_the_head_is_compared_with_the_plain_formulations() -> None:
@@ -114,14 +104,6 @@ def test_a_missing_solver_is_reported_before_timing(monkeypatch: pytest.MonkeyPa
     assert "needs POT" in result.stderr
 
 
-def test_heads_are_measured_and_those_without_a_graph_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heads.TURNS", 2)
-    result = invoke("heads", "frn", "simpleshot", "deepemd")
-    frn, simpleshot = (row.strip("| ").split(" | ") for row in result.stdout.splitlines()[2:])
-    assert (frn[0], simpleshot[0], simpleshot[2:]) == ("`frn`", "`simpleshot`", ["256", "75.0"])
-    assert "deepemd: the head of deepemd cannot be exported as ONNX" in result.stderr
-
-
 def test_memory_is_compared_with_ctx(monkeypatch: pytest.MonkeyPatch) -> None:
     megabytes = {"ctx": 900.0, "paper, Eq. 8": 800.0, "paper, Eq. 10": 700.0, "frn, torch": 600.0}
     monkeypatch.setattr("memory.measure_memory", lambda case, name, device: megabytes[name])
@@ -139,39 +121,6 @@ def test_memory_is_compared_with_ctx(monkeypatch: pytest.MonkeyPatch) -> None:
     refused = invoke("memory", "--side", 7)
     assert refused.exit_code == 1
     assert "Conv-4 makes maps of 64 channels, 5 x 5 or 10 x 10. Add --head-only for others." in refused.stderr
-
-
-@pytest.fixture
-def pool(tmp_path: Path) -> Path:
-    """Make thirty classes of ten rendered moths."""
-    for label in range(30):
-        home = tmp_path / "pool" / f"moth {label:02d}"
-        home.mkdir(parents=True)
-        for number in range(10):
-            draw_moth(species(label), np.random.default_rng([label, number]), 32).save(home / f"{number}.png")
-    return tmp_path / "pool"
-
-
-def test_fine_tuning_is_measured_on_other_photos_of_the_classes(pool: Path, model: Path) -> None:
-    words = ("finetune", pool, f"{pool}{os.pathsep}{pool}", "--model", model)
-    found = json.loads(output(*words, "--classes", 3, "--photos", 6, "--tests", 4, "--json"))
-    assert [draw["seed"] for draw in found["draws"]] == [0, 1]
-    for draw in found["draws"]:
-        assert draw["gain"]["mean"] == pytest.approx(draw["after"]["mean"] - draw["before"]["mean"])
-        assert (draw["gain"]["episodes"], draw["expected"]["episodes"]) == (12, 18)
-        assert draw["is_worth_it"] == (draw["expected"]["mean"] >= 2)
-        assert draw["seconds"] > 0
-    assert found["gain"] == pytest.approx(sum(draw["gain"]["mean"] for draw in found["draws"]) / 2)
-    few = invoke("finetune", SAMPLES, "--model", "conv4")
-    assert few.stderr == "error: 10 classes of 35 photos or more are needed, but there are 0. Add folders.\n"
-
-
-def test_calibration_is_measured_with_and_without_the_temperature(pool: Path, model: Path) -> None:
-    words = ("temperature", pool, "--model", model, "--way", 4, "--queries", 2, "--episodes", 6)
-    one, five = json.loads(output(*words, "--shot", 1, "--shot", 5, "--json"))["rows"]
-    assert one["learned"] != one["tempered"]
-    assert five["learned"] == pytest.approx(five["tempered"])
-    assert "6 episodes a row" in output(*words, "--shot", 1)
 
 
 def documented() -> list[str]:
@@ -198,17 +147,3 @@ def test_documented_command_parses(text: str) -> None:
     except Exception as error:
         if type(error).__name__ != "MissingParameter":  # a mention in a sentence may be incomplete
             raise
-
-
-def test_small_subjects_are_recognised_better_in_a_box(tmp_path: Path) -> None:
-    for kind in range(14):
-        (tmp_path / "data" / "val" / f"{kind}").mkdir(parents=True)
-        for photo in range(10):
-            moth = draw_moth(species(kind), np.random.default_rng(100 * kind + photo), 96)
-            moth.save(tmp_path / "data" / "val" / f"{kind}" / f"{photo}.png")
-    words = ("small", tmp_path / "data", "--backgrounds", SAMPLES, "--model", "conv4", "--episodes", 20)
-    rows = [line.rsplit("  ", 2) for line in output(*words).splitlines()[1:]]
-    one_shot = {name.strip(): float(shot.split("±")[0]) for name, shot, _ in rows}
-    assert list(one_shot) == ["photos", "pasted", "pasted, views", "pasted, boxes"]
-    assert one_shot["pasted, boxes"] == pytest.approx(one_shot["photos"], abs=6)
-    assert one_shot["pasted, boxes"] > one_shot["pasted"] + 10

@@ -41,7 +41,7 @@ ONLY_READ = {
 RUN_ALL_THE_SAME = ("reproduce --list",)
 ELSEWHERE = {
     r"python3 -m venv .*pytest": ".ci/run",
-    r"python3 -m venv .*requirements-light.*": ".ci/light",
+    r"python3 -m venv .*docs/light.txt.*": ".ci/light",
     r"python3 -m venv .*(frn-tui|'\.\[dev\]')": ".ci/run and .ci/light, by parts",
     r"\.venv/bin/(ruff|pip install pre-commit|pytest).*": ".ci/run",
     r"docker (build|run) .*": ".github/workflows/tests.yml",

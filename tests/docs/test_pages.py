@@ -1,4 +1,4 @@
-"""All links and files in README, CONTRIBUTING and docs/ exist. test_docs_commands.py tests the commands."""
+"""All links and files in README, CONTRIBUTING and docs/ exist. test_commands.py tests the commands."""
 
 import re
 import shlex

@@ -1,13 +1,10 @@
 """Photos for timing, either from your own data set or rendered."""
 
-import os
 from collections.abc import Mapping, Sequence
 from itertools import cycle, islice
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
-import typer
 
 from frn.data.folders import scan
 from frn.data.pixel_cache import StoredImages
@@ -16,12 +13,6 @@ from frn.errors import FrnError
 from frn.images.opening import open_image
 from frn.images.transforms import EvaluationTransform, limit_shorter_side
 
-Pools = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="POOL...", help=f"Folder of class folders; several, joined by {os.pathsep!r}, are one pool."
-    ),
-]
 Classes = dict[str, list[Path]]
 """The photos of each class."""
 SIDE = 256
@@ -57,11 +48,6 @@ def in_memory(classes: Classes, transform: EvaluationTransform | int) -> StoredI
     return StoredImages(tuple(classes), sizes, heights, widths, np.concatenate([i.reshape(-1) for i in images]), ())
 
 
-def pool_roots(pool: str) -> list[Path]:
-    """Return all class folders in a pool of folders."""
-    return [Path(root) for root in pool.split(os.pathsep)]
-
-
 def pooled_classes(roots: Sequence[Path]) -> Classes:
     """Collect the classes of several folders; the name of each class contains its folder."""
     folders = [scan(root) for root in roots]
@@ -84,11 +70,3 @@ def draw_classes(classes: Mapping[str, Sequence[Path]], count: int, photos: int,
         files = classes[name]
         drawn[name] = [files[index] for index in sorted(generator.permutation(len(files))[:photos])]
     return drawn
-
-
-def link_classes(classes: Mapping[str, Sequence[Path]], home: Path) -> None:
-    """Make class folders in which each photo is a link to the original file."""
-    for name, files in classes.items():
-        (home / name).mkdir(parents=True)
-        for file in files:
-            (home / name / file.name).symlink_to(file.resolve())

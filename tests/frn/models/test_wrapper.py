@@ -20,7 +20,7 @@ from torchvision.transforms import v2
 from typer.testing import CliRunner
 
 import frn
-from frn import FRN, EpisodeSampler, FewShotClassifier, from_pretrained
+from frn import FRN, EpisodeSampler, FewShotClassifier
 from frn.backbones import build_backbone
 from frn.backbones.backbone import registered
 from frn.cli.main import app
@@ -29,7 +29,7 @@ from frn.heads import build_head
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model, save_model
-from frn.models.zoo import assets_folder, shipped_models
+from frn.models.zoo import assets_folder
 from tests.runtimes.environments import packages_in, place_of
 
 ROOT = Path(__file__).parents[3]
@@ -293,24 +293,6 @@ def test_a_registered_backbone_without_maps_is_reported(mine: str) -> None:
 
 def test_no_backbone_is_registered_by_default() -> None:
     assert registered() == {}
-
-
-def test_hub_lists_the_shipped_models() -> None:
-    model = torch.hub.load(str(ROOT), "conv4", source="local")
-    assert model.feature_maps(torch.rand(1, 3, 32, 32)).shape == (1, 16, 64)
-    for name in shipped_models():
-        assert isinstance(torch.hub.load(str(ROOT), name.replace("-", "_"), source="local"), Model)
-
-
-def test_a_name_that_is_neither_local_nor_on_a_hub_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.testing.assert_close(from_pretrained("conv4").state_dict(), load_model("conv4").state_dict())
-    with pytest.raises(FrnError, match="Did you mean 'conv4'"):
-        from_pretrained("conv5")
-    monkeypatch.setitem(__import__("sys").modules, "huggingface_hub", None)
-    with pytest.raises(
-        FrnError, match=r"nobody/nothing: is not a local model, .* \(the hub needs the huggingface_hub package"
-    ):
-        from_pretrained("nobody/nothing")
 
 
 def test_public_names_exist_and_are_documented() -> None:
