@@ -21,7 +21,7 @@ from frn.errors import FrnError
 from frn.evaluation.accuracy import Accuracy, Result, as_result, summarise
 from frn.evaluation.episodes import enrolled_accuracies, episode_accuracies
 from frn.evaluation.features import FeatureExtractor, OnnxExtractor, TorchExtractor
-from frn.heads import build_untrained_head, maps_for
+from frn.heads import build_untrained_head, networks_for
 from frn.heads.frn import FRNHead
 from frn.heads.head import Head
 from frn.heads.vectors.classical import CLASSICAL, ClassicalHead
@@ -214,10 +214,10 @@ def with_method(model: Model, method: str) -> Model:
     """Return the backbone of `model` with a new head at its initial values, in evaluation mode.
 
     The caller must still set SimpleShot's centre, the mean feature of the training images. Raises FrnError if the new
-    head has its own layers, which need training, or uses maps of different networks or blocks.
+    head has its own layers, which need training, or uses the maps of a different number of networks.
     """
-    if maps_for(method) != maps_for(model.config.method):
-        raise FrnError(f"method {method!r} uses the maps of different networks or blocks than this model")
+    if networks_for(method) != networks_for(model.config.method):
+        raise FrnError(f"method {method!r} uses the maps of a different number of networks than this model")
     build_untrained_head(method, model.d)
     other = Model(replace(model.config, method=method))
     other.adapter = copy.deepcopy(model.adapter)

@@ -6,8 +6,7 @@ A new head is a file here, a line in `HEADS`, and a test. Other packages registe
     [project.entry-points."frn.heads"]
     my-head = "my_package:MyHead"
 
-`MyHead(d)` returns a `Head` for maps of d channels. If it compares maps of several blocks of the backbone
-(`Head.maps`), it is called with their `Sizes` instead.
+`MyHead(d)` returns a `Head` for maps of d channels.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,7 +20,6 @@ from frn.heads.ctx import CTXHead
 from frn.heads.deepemd import DeepEMDHead
 from frn.heads.frn import FRNHead
 from frn.heads.head import Head as Head
-from frn.heads.head import Sizes
 from frn.heads.lccrn import LCCRNHead
 from frn.heads.mcl import MCLHead
 from frn.heads.srm import SRMHead
@@ -62,17 +60,17 @@ def head_names() -> list[str]:
     return [*HEADS, *(entry.name for entry in entry_points(group=GROUP))]
 
 
-def build_head(name: str, d: int, sizes: Sizes = ()) -> Head:
-    """Return a new head for maps of d channels, or for those of several blocks with these sizes.
+def build_head(name: str, d: int) -> Head:
+    """Return a new head for maps of d channels.
 
     Raises FrnError if no head has that name, or another package's head cannot be created.
     """
     with _named(name):
-        head = _factory(name)(sizes or d)
+        head = _factory(name)(d)
         if not isinstance(head, Head):
             raise TypeError(f"it is a {type(head).__name__}, not a frn.heads.Head")
-        if (head.networks, tuple(head.maps)) != maps_for(name):
-            raise TypeError("it has its own `networks` or `maps`: register the class itself, not a function")
+        if head.networks != networks_for(name):
+            raise TypeError("it has its own `networks`: register the class itself, not a function")
         return head
 
 
@@ -84,17 +82,15 @@ def build_untrained_head(name: str, d: int) -> Head:
     return head
 
 
-def maps_for(name: str) -> tuple[int, tuple[int, ...]]:
-    """Return how many networks, and which blocks of each, compute the maps of a head. Raises as `build_head` does."""
+def networks_for(name: str) -> int:
+    """Return how many networks compute the maps of a head. Raises as `build_head` does."""
     with _named(name):
-        head = _factory(name)
-    return getattr(head, "networks", Head.networks), tuple(getattr(head, "maps", Head.maps))
+        return getattr(_factory(name), "networks", Head.networks)
 
 
 def has_auxiliary_loss(name: str) -> bool:
     """Return whether a method is trained with the auxiliary loss by default. Raises as `build_head` does."""
-    networks, blocks = maps_for(name)
-    return build_head(name, networks * SMALL, ((1, SMALL),) * len(blocks) if len(blocks) > 1 else ()).has_auxiliary_loss
+    return build_head(name, networks_for(name) * SMALL).has_auxiliary_loss
 
 
 def require_trainable(name: str) -> None:

@@ -9,11 +9,6 @@ class Head(nn.Module):
 
     networks = 1
     """Number of networks that compute its maps; the maps are concatenated along the channels."""
-    maps: tuple[int, ...] = (-1,)
-    """Blocks of the backbone that compute its maps.
-
-    With several, the head is built from their `sizes` instead of d, and `stage_maps` separates the maps.
-    """
     scaled_maps = False
     """Whether the head expects maps divided by the backbone's `map_scale` (supplement, Hyperparameters)."""
 
@@ -46,13 +41,3 @@ class Head(nn.Module):
 def in_float(maps: Tensor) -> Tensor:
     """Return maps in float32 or a wider type."""
     return maps.to(torch.promote_types(maps.dtype, torch.float32))
-
-
-Sizes = tuple[tuple[int, int], ...]
-"""For each stage: its locations along one side of a location of the last stage, and its channels."""
-
-
-def stage_maps(maps: Tensor, sizes: Sizes) -> list[Tensor]:
-    """Separate the maps of several stages: (..., r, all channels) to (..., r side^2, d) of each stage."""
-    parts = maps.split([side**2 * d for side, d in sizes], -1)
-    return [part.unflatten(-1, (d, side**2)).mT.flatten(-3, -2) for part, (side, d) in zip(parts, sizes, strict=True)]

@@ -23,11 +23,11 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from frn.backbones import build_backbone
-from frn.backbones.backbone import Several, Stages
+from frn.backbones.backbone import Several
 from frn.backbones.folding import folded
 from frn.backbones.pretrained import Pretrained, recipe
 from frn.errors import FrnError, FrnWarning, shorten
-from frn.heads import SMALL, build_head, build_untrained_head, maps_for
+from frn.heads import SMALL, build_head, build_untrained_head, networks_for
 from frn.heads.head import Head
 from frn.images.transforms import EvaluationTransform
 from frn.models.checkpoint_check import check_checkpoint
@@ -61,17 +61,14 @@ class Model(nn.Module):
         super().__init__()
         self.config = config
         self.record: dict[str, object] = {}
-        count, blocks = maps_for(config.method)
+        count = networks_for(config.method)
         networks = [
             build_backbone(config.backbone, last_pool=config.last_pool, size=config.transform.size)
             for _ in range(count)
         ]
         self.backbone = Several(networks) if len(networks) > 1 else networks[0]
-        if len(blocks) > 1:
-            self.backbone = Stages(self.backbone, blocks, config.transform.size)
         self.d = self.backbone.d
-        sizes = self.backbone.sizes if isinstance(self.backbone, Stages) else ()
-        self.head: Head = build_head(config.method, self.d, sizes)
+        self.head: Head = build_head(config.method, self.d)
         self.adapter: nn.Linear | None = None
         """Linear map of the channels after the backbone; None unless the model is fine-tuned."""
         self.register_buffer("mean", torch.tensor(config.mean).view(3, 1, 1), persistent=False)
@@ -214,7 +211,7 @@ def import_pretrained(name: str, weights: Path, *, size: int | None = None, meth
     The name is `torchvision:NAME` or `timm:NAME`; `size=None` uses the image size of the weights' own recipe. Raises
     FrnError if the backbone does not exist or the file does not belong to it.
     """
-    if (networks := maps_for(method)[0]) > 1:
+    if (networks := networks_for(method)) > 1:
         raise FrnError(f"method {method!r} trains {networks} networks, but {name} is a single frozen network")
     if method == "simpleshot":
         raise FrnError("method 'simpleshot' subtracts the mean of training images, and there are none. Use cosine.")

@@ -11,7 +11,7 @@ from torch import nn
 from frn.data.pixel_cache import ConcatImages, StoredImages
 from frn.episodes import EpisodeShape, check_classes
 from frn.errors import FrnError
-from frn.heads import maps_for
+from frn.heads import networks_for
 from frn.heads.frn import FRNHead
 from frn.models.header import ModelConfig
 from frn.models.model import Model
@@ -56,10 +56,10 @@ def new_model(preset: Preset, seed: int, init: Model | None = None, like: ModelC
                 f"--init is a {init.config.backbone} model, but the run trains {preset.backbone}. Give another model, "
                 f"or --backbone {init.config.backbone}."
             )
-        if maps_for(init.config.method) != maps_for(preset.method):
+        if networks_for(init.config.method) != networks_for(preset.method):
             raise FrnError(
-                f"--init is a {init.config.method} model, and {preset.method} uses the maps of different networks or "
-                "blocks. Remove --init."
+                f"--init is a {init.config.method} model, and {preset.method} uses the maps of a different number of "
+                "networks. Remove --init."
             )
         if init.adapter is not None:
             raise FrnError("--init was adapted by `frn finetune`. Give the model that it started from.")

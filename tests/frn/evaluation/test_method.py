@@ -42,7 +42,7 @@ def test_a_fine_tuned_backbone_stays_fine_tuned() -> None:
 
 
 def test_a_head_of_other_networks_is_refused() -> None:
-    with pytest.raises(FrnError, match="uses the maps of different networks or blocks than this model"):
+    with pytest.raises(FrnError, match="uses the maps of a different number of networks"):
         with_method(small("lccrn"), "frn")
 
 
