@@ -23,7 +23,6 @@ from frn.system.file_sets import require_writable_set, write_set
 from frn_export import parity, quantise
 from frn_export.card import model_card
 from frn_export.difference import CLASSIFIER_TOLERANCE, Difference, compare_answers
-from frn_export.formats import Format, converted
 from frn_export.graphs.backbone import features_graph
 from frn_export.graphs.classifier import batch_graph, classifier_graph, require_text
 from frn_export.graphs.enrolled_head import classifier_with, enrolled
@@ -53,8 +52,6 @@ class ExportOptions:
     """Also overwrite files that frn did not write."""
     tta: Tta = "none"
     """Test-time augmentation to build into features.onnx and the files made from it."""
-    format: Format = "onnx"
-    """Another format to write in addition to ONNX."""
 
     def __post_init__(self) -> None:
         if self.precision == "int8" and self.calibrate is None:
@@ -145,11 +142,9 @@ def export_model(
             run = _class_error(graphs[name], name, extractor.transform)
             found = compare_answers(classifier, f"{name}.onnx", run, allowed).require()
             differences[f"{name.rpartition('-')[2]}_difference"] = found
-    copies, of_copies = converted(graphs, options.format)
-    differences |= of_copies
     card = model_card(graphs, model.record, precision=options.precision, cost=str(cost or ""))
-    paths = {name: out / f"{name}.onnx" for name in graphs} | {"card": readme} | {name: out / name for name in copies}
-    files = {paths[name].name: data for name, data in graphs.items()} | {readme.name: card.encode(), **copies}
+    paths = {name: out / f"{name}.onnx" for name in graphs} | {"card": readme}
+    files = {paths[name].name: data for name, data in graphs.items()} | {readme.name: card.encode()}
     if options.weights:
         paths["weights"] = out / "model.safetensors"
         files[paths["weights"].name] = serialise(model, half=options.precision == "fp16")

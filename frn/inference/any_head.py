@@ -6,7 +6,6 @@ it. A head without that file runs in torch, from the model file.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -132,10 +131,6 @@ class OtherHeadClassifier(Classifier):
             if key in self._own_errors:
                 errors[row] = self.errors_without(maps[row], key)
         return errors
-
-    def comparison(self, pools: Sequence[Maps]) -> Callable[[Maps], Array]:
-        """Return a function from maps (n, r, d) to their errors (n, way) by classes of these examples, (k, r, d)."""
-        return partial(self._compare, pools)
 
     def _compare(self, pools: Sequence[Maps], maps: Maps) -> Array:
         """Return negative log-probabilities (n, way) of maps (n, r, d) from the supports of each class."""

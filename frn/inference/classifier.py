@@ -1,6 +1,6 @@
 """Classifier from a few images per class: it assigns a query to the enrolled class that reconstructs it best."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice, tee
@@ -357,11 +357,6 @@ class Classifier:
             name, own = self._own_errors[key]
             error[:, list(self.classes).index(name)] = own
         return self.extractor.on_grid(error.T)
-
-    def comparison(self, pools: Sequence[Maps]) -> Callable[[Maps], NDArray[np.floating]]:
-        """Return a function from maps (n, r, d) to their errors (n, way) by classes of these examples, (k, r, d)."""
-        head = tune_by_leave_one_out(pools, self.extractor.prior)
-        return ClassScorer([enroll(pool, head) for pool in pools]).class_error
 
     def energy(self, maps: Maps) -> Shares:
         """Return the energies (n,) of maps (n, r, d)."""

@@ -98,7 +98,7 @@ def require_exported(model: str) -> Path:
     if files.extractor is None:
         raise FrnError(
             f"{model}: has not been exported yet, and the app only runs exported models. Export it with "
-            f"`frn export --onnx --model {model} --out DIR`."
+            f"`frn export --model {model} --out DIR`."
         )
     return files.extractor
 

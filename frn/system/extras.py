@@ -9,7 +9,6 @@ EXTRAS = {
     "tensorboard": ("tensorboard>=2.19",),
     "timm": ("timm>=1.0.15",),
     "web": ("textual-serve>=1.1",),
-    "openvino": ("openvino>=2024.6",),
     "emd": ("POT>=0.9.5",),
 }
 """Requirements of extras, as in pyproject.toml, whose extras pip resolves only for a published package."""

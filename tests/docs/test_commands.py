@@ -32,7 +32,6 @@ ONLY_READ = {
     "models remove": "removes what was added: tests/frn/cli/test_models.py",
     "export --web": "needs onnxruntime-web: tests/export/web",
     "--classes birds.frn.json": "ten seconds; the same with a folder is run",
-    "--as": "tests/export/test_formats.py",
     "export --model": "needs a run of `frn finetune`",
     "--model runs/mine": "needs a run of `frn finetune`",
     "--model resnet18": "needs a network of others",

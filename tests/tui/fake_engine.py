@@ -252,16 +252,6 @@ class FakeEngine(EngineClient):
             answer["maps"] = {str(score["id"]): grid for score in scores}
         return answer
 
-    def op_hide_and_test(self, tell: OnEvent, shot: int) -> dict[str, Any]:
-        entries = [entry for entry in self.classes["classes"] if len(entry["supports"]) > shot]
-        if len(entries) < 2:
-            raise EngineError(f"hide and test needs two classes of more than {shot} examples")
-        counts = [[len(a["supports"]) - shot if a is b else 0 for b in entries] for a in entries]
-        counts[0][0], counts[0][1] = counts[0][0] - 1, 1
-        accuracy = sum(row[i] for i, row in enumerate(counts)) / sum(map(sum, counts))
-        ids = [entry["id"] for entry in entries]
-        return {"ids": ids, "counts": counts, "accuracy": accuracy, "interval": [accuracy - 0.1, 1.0]}
-
     def op_compare(self, tell: OnEvent, classes: dict[str, list[str]], models: list[str]) -> dict[str, Any]:
         photos = sum(map(len, classes.values()))
         about = {"photos": photos, "interval": [0.5, 1.0], "auroc": 0.8, "milliseconds": 3.0, "bytes": 2_000_000}

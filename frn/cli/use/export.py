@@ -39,11 +39,6 @@ def export(
     ] = None,
     max_drop: Annotated[float, typer.Option(min=0, help="Largest accuracy loss for int8, in percentage points.")] = 1.0,
     weights: Annotated[bool, typer.Option("--weights", help="Also write model.safetensors for torch.")] = False,
-    onnx: Annotated[bool, typer.Option("--onnx", help="Short for --as onnx.")] = False,
-    file_format: Annotated[
-        Literal["onnx", "ort", "openvino"],
-        typer.Option("--as", help="Also write this format (openvino needs an extra)."),
-    ] = "onnx",
     replace: options.Replace = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -55,13 +50,11 @@ def export(
     --web writes a web page instead. Any file server can host it. Photos stay in the browser, and the page works offline
     after the first visit.
     """
-    if onnx and (file_format != "onnx" or web):
-        raise FrnError("--onnx is short for --as onnx. Remove it if you use --as or --web.")
     if (out is None) == (web is None):
         raise FrnError("pass either --out for ONNX files or --web for a web page")
     if web is not None:
-        if precision != "fp32" or weights or file_format != "onnx" or calibrate:
-            raise FrnError("--web uses the model as it is. Remove --precision, --calibrate, --weights and --as.")
+        if precision != "fp32" or weights or calibrate:
+            raise FrnError("--web uses the model as it is. Remove --precision, --calibrate and --weights.")
         _web(web, runtime, model, classes, level, threshold, tta, as_json, replace)
         return
     assert out is not None
@@ -95,7 +88,6 @@ def export(
         weights=weights,
         replace=replace,
         tta=tta or "none",
-        format=file_format,
     )
     loaded = load_model(model or found.model or DEFAULT_MODEL)
     report_skipped([*found.notes, *found.skipped])

@@ -171,19 +171,6 @@ def test_readme_not_written_by_frn_is_not_overwritten(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir() if path.name != "cache"] == ["README.md"]
 
 
-def test_unmarked_file_is_kept_unless_it_belongs_to_an_earlier_export(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / "features.ort").write_bytes(b"mine")
-    words = ("--model", "conv4", "--as", "ort", "--out", out)
-    assert "features.ort: already exists" in export(*words).stderr
-    assert [(path.name, path.read_bytes()) for path in out.iterdir()] == [("features.ort", b"mine")]
-    assert export(*words, "--replace").exit_code == 0
-    assert export(*words).exit_code == 0
-    (out / "features.ort").write_bytes(b"mine")
-    assert "features.ort: already exists" in export(*words).stderr
-
-
 def test_export_without_classes_removes_an_older_classifier(two_classes: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert export("--model", "conv4", "--classes", two_classes, "--weights", "--out", out).exit_code == 0

@@ -51,7 +51,7 @@ def known(fake_engine: "FakeEngine") -> list[str]:
     return [entry["name"] for entry in fake_engine.classes["classes"]]
 
 
-@pytest.mark.parametrize("what", ["export", "query", "hide_and_test"])
+@pytest.mark.parametrize("what", ["export", "query"])
 @pytest.mark.parametrize("is_cancelled", [False, True])
 async def test_answers_are_for_the_project_being_opened(
     controller: Controller, fake_engine: "FakeEngine", what: str, is_cancelled: bool
@@ -65,7 +65,6 @@ async def test_answers_are_for_the_project_being_opened(
     work = {
         "export": controller.export("/x.onnx", "classifier"),
         "query": controller.ask(["/q/jay-9.jpg"]),
-        "hide_and_test": controller.hide_and_test(0),
     }
     asking = asyncio.create_task(work.pop(what))
     for other in work.values():

@@ -23,7 +23,6 @@ def test_each_request_checks_for_cancellation_as_often_as_recorded(
         ("embed", {"paths": paths}, 31),
         ("classes", {"state": state}, 22),
         ("query", {"paths": paths}, 46),
-        ("hide_and_test", {"shot": 1}, 3),
         ("compare", {"classes": few, "models": ["conv4"]}, 2),
         ("scan", {"path": folder}, 7),
         ("stamp", {"paths": paths}, 16),

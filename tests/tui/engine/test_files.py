@@ -22,7 +22,6 @@ from frn.images.opening import open_image
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.extractor import Extractor
 from frn.ridge.parameters import HeadParameters
-from frn.ridge.tuning import Prior
 from frn.system.processes.locks import Lock
 from tests.tui.engine.conftest import Engine, first
 
@@ -43,18 +42,6 @@ def test_exported_classifier_gives_the_same_answers_as_the_app(
     foreign = tmp_path / "notes.txt"
     foreign.write_text("mine")
     assert "already exists" in engine.ask("export", path=str(foreign)).reason
-    smaller = tmp_path / "half.onnx"
-    engine.done("export", path=str(smaller), what="half")
-    assert smaller.stat().st_size < 0.7 * out.stat().st_size
-    session = onnxruntime.InferenceSession(smaller.read_bytes(), providers=["CPUExecutionProvider"])
-    (in_half,) = session.run(["class_error"], {"image": np.asarray(open_image(query))})
-    np.testing.assert_allclose(in_half, errors, rtol=0.02)
-    eighth = tmp_path / "int8.onnx"
-    engine.done("export", path=str(eighth), what="int8")
-    session = onnxruntime.InferenceSession(eighth.read_bytes(), providers=["CPUExecutionProvider"])
-    (in_int8,) = session.run(["class_error"], {"image": np.asarray(open_image(query))})
-    assert in_int8.argmin() == errors.argmin()
-    assert b"QuantizeLinear" in eighth.read_bytes()
     engine.done("export", path=str(out), what="arrays", replace=True)
     bank = np.load(io.BytesIO(out.read_bytes()))
     assert bank["names"].tolist() == [*members]
@@ -83,16 +70,6 @@ def test_a_project_stores_the_chosen_head_and_reuses_it(
     assert again.done("classes", state=loaded)["unread"] == []
     with pytest.raises(AssertionError, match="internal"):
         again.done("classes", state=again.state(first(members, 2)))  # other classes
-
-
-@pytest.mark.parametrize("replace", [False, True])
-def test_feature_maps_are_written_for_openvino(
-    engine: Engine, members: dict[str, list[Path]], tmp_path: Path, replace: bool
-) -> None:
-    pytest.importorskip("openvino")
-    engine.done("classes", state=engine.state(first(members, 2)))
-    engine.done("export", path=str(tmp_path / "ov"), what="openvino", replace=replace)
-    assert {path.name for path in (tmp_path / "ov").iterdir()} >= {"features.xml", "features.bin", "classes.npz"}
 
 
 @pytest.fixture(scope="module")
@@ -137,22 +114,6 @@ def test_untrained_head_is_tuned_as_in_the_library(
     session = onnxruntime.InferenceSession(tmp_path / "c.onnx", providers=["CPUExecutionProvider"])
     (shares,) = session.run(["probability"], {"image": np.asarray(open_image(query))})
     np.testing.assert_allclose(shares, [told[name]["probability"] for name in members], atol=1e-3)
-
-
-def test_hiding_tunes_an_untrained_head_without_the_hidden_photos(
-    bare: Engine, untrained: Path, members: dict[str, list[Path]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bare.done("open_model", model=str(untrained))
-    bare.done("classes", state=bare.state(first(members, 4)))
-    seen: list[list[int]] = []
-
-    def choose(pools: list[Any], prior: Prior) -> HeadParameters:
-        seen.append([len(pool) for pool in pools])
-        return HeadParameters(0.0, 0.0, 1.0)
-
-    monkeypatch.setattr("frn.inference.classifier.tune_by_leave_one_out", choose)
-    bare.done("hide_and_test", shot=2)
-    assert seen == [[2] * 5]
 
 
 def test_a_project_is_unchanged_by_a_round_trip_and_keeps_unknown_fields(

@@ -21,7 +21,7 @@ def test_every_operation_of_the_protocol_is_implemented(bare: Engine) -> None:
     assert set(bare.handlers) == set(REQUESTS)
 
 
-@pytest.mark.parametrize("op", ["embed", "query", "classes", "hide_and_test", "export", "save"])
+@pytest.mark.parametrize("op", ["embed", "query", "classes", "export", "save"])
 def test_request_without_a_model_asks_for_one(bare: Engine, op: str, tmp_path: Path) -> None:
     state: Message = {"classes": [], "threshold": None, "next_id": 1}
     asked = bare.ask(op, paths=["a"], state=state, shot=1, path=str(tmp_path / "x.frn.json"))
@@ -48,7 +48,7 @@ def test_unusable_model_leaves_the_old_one_open(engine: Engine, tmp_path: Path) 
     told = engine.done("open_model", model="conv4")
     assert (told["side"], told["grid"], told["d"]) == (32, [4, 4], 64)
     (tmp_path / "x.safetensors").touch()
-    assert "frn export --onnx" in engine.ask("open_model", model=str(tmp_path / "x.safetensors")).reason
+    assert "frn export --model" in engine.ask("open_model", model=str(tmp_path / "x.safetensors")).reason
     assert "no such file" in engine.ask("open_model", model=str(tmp_path / "x.onnx")).reason
     (tmp_path / "junk.onnx").write_bytes(b"junk")
     assert "is not an ONNX file" in engine.ask("open_model", model=str(tmp_path / "junk.onnx")).reason

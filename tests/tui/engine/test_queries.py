@@ -37,24 +37,6 @@ def test_error_maps_are_for_the_likeliest_class(engine: Engine, moths: Path) -> 
     assert np.shape(next(iter(answer["maps"].values()))) == (4, 4)
 
 
-def test_hide_and_test_counts_every_hidden_example(engine: Engine, members: dict[str, list[Path]]) -> None:
-    engine.done("classes", state=engine.state({**members, "small": []}))
-    done = engine.done("hide_and_test", shot=4)
-    counts = np.array(done["counts"])
-    assert counts.sum(1).tolist() == [8] * 5
-    assert done["accuracy"] == pytest.approx(np.trace(counts) / 40)
-    assert engine.done("hide_and_test", shot=4)["counts"] == done["counts"]
-    sizes = dict(zip(members, (5, 4, 6, 4, 3), strict=True))  # classes of four photos would have none to test
-    engine.done("classes", state=engine.state({name: own[: sizes[name]] for name, own in members.items()}))
-    assert np.sum(engine.done("hide_and_test", shot=4)["counts"], axis=1).tolist() == [1, 2]
-    engine.done("classes", state=engine.state(members))
-    assert "testing with 12 examples per class needs two classes" in engine.ask("hide_and_test", shot=12).reason
-    engine.done("classes", state=engine.state({"small": next(iter(members.values()))[:1]}))
-    assert "testing with 1 example per class" in engine.ask("hide_and_test", shot=1).reason
-    engine.done("classes", state=engine.state(members))
-    assert engine.ask("hide_and_test", shot=4, cancel_at="progress").end["end"] == "cancelled"
-
-
 def test_models_are_compared_by_leave_one_out(engine: Engine, members: dict[str, list[Path]]) -> None:
     classes = {name: [str(path) for path in paths[:3]] for name, paths in members.items()}
     asked = engine.ask("compare", classes=classes, models=["conv4"])

@@ -79,16 +79,6 @@ async def test_changed_file_counts_as_two_examples_and_one_is_removed(
     assert controller.session.state.classes[0].supports == (*jay.supports[1:], newer)
 
 
-@pytest.mark.parametrize("shot", ["²", "0", "1" * 5000])
-async def test_an_invalid_number_of_examples_is_reported(
-    driver: "Driver", fake_engine: "FakeEngine", shot: str
-) -> None:
-    await driver.keys("T")
-    await driver.type(shot)
-    assert any("type a number" in note.message for note in driver.app._notifications)
-    assert "hide_and_test" not in fake_engine.calls
-
-
 async def test_the_error_map_can_be_changed_by_key(driver: "Driver") -> None:
     app, workspace = driver.app, driver.app.workspace
     picture, photos = workspace.query_pane.picture, workspace.photos_pane

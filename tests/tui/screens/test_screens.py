@@ -122,11 +122,6 @@ async def problems(driver: "Driver") -> None:
     await driver.keys("b")
 
 
-async def confusion(driver: "Driver") -> None:
-    await driver.keys("T")
-    await driver.type("2")
-
-
 SCENES: list[Scene] = [
     workspace,
     unknown,
@@ -138,7 +133,6 @@ SCENES: list[Scene] = [
     keys_page,
     choose,
     problems,
-    confusion,
 ]
 
 

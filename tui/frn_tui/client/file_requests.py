@@ -92,8 +92,8 @@ class SaveProject(Request[None], op="save", queue="files"):
     """Project that the classes were loaded from or saved as; only this one is replaced without asking."""
 
 
-Exported = Literal["classifier", "half", "int8", "openvino", "page", "arrays"]
-"""The whole classifier as ONNX, in half precision or in int8; features for OpenVINO; a page; arrays."""
+Exported = Literal["classifier", "page", "arrays"]
+"""The whole classifier as ONNX, a web page, or arrays."""
 
 
 class ExportClasses(Request[None], op="export", queue="compute"):

@@ -197,25 +197,6 @@ class GroupPhotos(Request[list[list[str]]], op="group", queue="compute"):
     paths: list[str]
 
 
-class Confusion(TypedDict):
-    """Separation of the classes."""
-
-    ids: list[int]
-    """Classes with more than `shot` examples, in the order of rows and columns."""
-    counts: list[list[int]]
-    """Counts of true classes (rows) and predicted classes (columns)."""
-    accuracy: float
-    """Fraction predicted correctly, in [0, 1]."""
-    interval: tuple[float, float]
-    """Its 95% interval."""
-
-
-class HideAndTest(Request[Confusion], op="hide_and_test", queue="compute"):
-    """Enroll `shot` random examples per class (always the same ones), and classify the others."""
-
-    shot: int
-
-
 class ModelScore(TypedDict):
     """How well a model distinguishes the classes."""
 

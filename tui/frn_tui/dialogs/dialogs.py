@@ -174,7 +174,7 @@ class PressKey(Dialog[str | None]):
 
 
 class Page(Dialog[None]):
-    """Dialog with text to read: help, problems, a confusion table."""
+    """Dialog with text to read: help, problems."""
 
     BINDINGS = [Binding("escape,q,enter,question_mark", "leave", "Back")]
 

@@ -1,24 +1,20 @@
-"""Pages to read: all keys, the confusion between the classes, and the files that could not be used."""
+"""Pages to read: all keys, and the files that could not be used."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
-from rich.cells import cell_len, set_cell_size
 from rich.table import Table
 from rich.text import Text
 
-from frn_tui.client.protocol import Confusion
 from frn_tui.dialogs.dialogs import Page
 from frn_tui.document.queries import Problem
 from frn_tui.settings.keys import TABLE, shown
-from frn_tui.terminal.text import count_of, display_name, percent
+from frn_tui.terminal.text import count_of, display_name
 
 SIGNS = [
     ("●●● ●●○ ●○○", "leave-one-out accuracy of a class: 90%, 70%, lower"),
     ("!  ≈", "does not fit its class; near copy of another photo"),
     ("◆  ●  ○", "an answer that you labelled; a seen answer; a new answer"),
 ]
-WIDEST = 24
-"""Largest width of a name in cells in the confusion table."""
 MAX_PROBLEMS = 500
 """Number of latest problems listed."""
 
@@ -42,29 +38,6 @@ def help_page(key_of: Callable[[str], str]) -> Table:
     table.add_row()
     for sign, meaning in SIGNS:
         table.add_row(Text(sign, style="bold"), meaning)
-    return table
-
-
-def confusion_table(found: Confusion, names: Mapping[int, str], shot: int) -> Text:
-    """Return a table with true classes as rows and predicted ones as columns."""
-    rows = [(names.get(class_id, "?"), counts) for class_id, counts in zip(found["ids"], found["counts"], strict=True)]
-    room = max(len(str(count)) for count in (len(rows), *(count for _, counts in rows for count in counts)))
-    width = min(max([cell_len(display_name(name)) for name, _ in rows] + [4]), WIDEST)
-    digits = max(len(str(len(rows))), 2)
-    (low, high), asked = found["interval"], sum(map(sum, found["counts"]))
-    table = Text(no_wrap=True)
-    table.append(
-        f"{percent(found['accuracy'], 1)} right with {shot} example{'s' * (shot > 1)} per class\n"
-        f"{percent(low)} to {percent(high)}; one split, {count_of(asked, 'hidden photo')}\n",
-        style="bold",
-    )
-    table.append("rows: true class, columns: predicted class\n\n")
-    table.append(" " * (digits + 1 + width) + "".join(f" {n:>{room}}" for n in range(1, len(rows) + 1)) + "\n")
-    for n, (name, counts) in enumerate(rows, 1):
-        table.append(f"{n:>{digits}} {set_cell_size(display_name(name, WIDEST), width)}")
-        for column, count in enumerate(counts, 1):
-            table.append(f" {count or '·':>{room}}", style="bold" if column == n else "")
-        table.append("\n")
     return table
 
 

@@ -17,7 +17,7 @@ from frn.projects.names import is_no_class
 from frn_tui.client import file_requests
 from frn_tui.client.client import EngineClient
 from frn_tui.client.file_requests import Found
-from frn_tui.client.protocol import Answer, Compared, CompareModels, Confusion, EngineError, GroupPhotos, HideAndTest
+from frn_tui.client.protocol import Answer, Compared, CompareModels, EngineError, GroupPhotos
 from frn_tui.document.queries import Problem
 from frn_tui.document.review_state import Reviewed, reviewed
 from frn_tui.document.synced_document import SyncedDocument, support_of
@@ -274,11 +274,6 @@ class Controller(SyncedDocument):
     async def export(self, path: str, what: file_requests.Exported, *, replace: bool = False) -> None:
         await self.sync()
         await self.engine.call(file_requests.ExportClasses(path, what, replace))
-
-    async def hide_and_test(self, shot: int) -> Confusion:
-        """Measure the separation of the classes with `shot` examples of each."""
-        await self.sync()
-        return await self.engine.call(HideAndTest(shot))
 
     async def compare(self, models: list[str]) -> Compared:
         classes = self.session.state.classes

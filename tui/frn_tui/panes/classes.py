@@ -9,8 +9,7 @@ from textual.widgets import OptionList, Static
 
 from frn.inference.session import ClassEntry
 from frn.projects.names import natural_order
-from frn_tui.dialogs.dialogs import AskText, Choose, Page
-from frn_tui.dialogs.pages import confusion_table
+from frn_tui.dialogs.dialogs import AskText, Choose
 from frn_tui.document.controller import Added, Controller
 from frn_tui.panes.context import Context, Pane
 from frn_tui.panes.verdicts import choose_class
@@ -161,22 +160,6 @@ class ClassesPane(Pane):
         orders = list(ORDERS)
         self.order = orders[(orders.index(self.order) + 1) % len(orders)]
         self.show()
-
-    def action_confusion(self) -> None:
-        def asked(text: str) -> None:
-            if text.isdecimal() and len(text) < 5 and int(text) > 0:  # "²" is a digit but not a number
-                self.context.start(self._confusion, int(text))
-            else:
-                self.context.say("type a number of at least 1", severity="warning")
-
-        hint = "examples of each class to enroll; the others are classified"
-        self.context.ask(AskText("Hide and test: examples per class", "1", hint), asked)
-
-    async def _confusion(self, shot: int) -> None:
-        found = await self.controller.hide_and_test(shot)
-        self.app.push_screen(
-            Page("Hide and test", confusion_table(found, self.controller.names, shot), classes="-wide-page")
-        )
 
 
 class Guide(Static):

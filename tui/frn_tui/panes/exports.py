@@ -19,7 +19,7 @@ class Form(NamedTuple):
     """A form of export."""
 
     words: str
-    """Description; `{size}` is the model's size in MB, `{half}` and `{quarter}` parts of it."""
+    """Description; `{size}` is the model's size in MB."""
     place: str
     how: str = ""
 
@@ -32,13 +32,6 @@ ANSWERS = {
 }
 CLASSES: dict[str, Form] = {
     "classifier": Form("ONNX: from photo to label, probabilities, error map; {size:.1f} MB", "classifier.onnx", ONNX),
-    "half": Form("ONNX, weights in half precision: about {half:.1f} MB", "classifier-fp16.onnx", ONNX),
-    "int8": Form("ONNX in int8, calibrated on the examples: about {quarter:.1f} MB", "classifier-int8.onnx", ONNX),
-    "openvino": Form(
-        "OpenVINO: feature extractor, with the classes as arrays; {size:.1f} MB",
-        "openvino",
-        "run: openvino.Core().compile_model({path} + '/features.xml')",
-    ),
     "page": Form(
         "web page: classifies in any browser, offline; {size:.1f} MB and the runtime",
         "page",
@@ -62,7 +55,7 @@ class Exports:
         size = self.controller.model["bytes"] / 1e6 if self.controller.model else 0.0
         forms = {**ANSWERS, **CLASSES} if items else dict(CLASSES)
         forms["bundle"] = BUNDLE._replace(place=f"{self._file_name()}.zip")
-        options = [form.words.format(size=size, half=size / 2, quarter=size / 4) for form in forms.values()]
+        options = [form.words.format(size=size) for form in forms.values()]
 
         def chosen(index: int) -> None:
             what, form = list(forms.items())[index]

@@ -14,7 +14,7 @@ from frn_tui.dialogs.dialogs import AskText, Choose
 from frn_tui.document.controller import Controller
 from frn_tui.document.review_state import OTHER
 from frn_tui.panes.context import Context, Pane
-from frn_tui.panes.verdicts import choose_class, class_of_number, view
+from frn_tui.panes.verdicts import choose_class, class_of_number
 from frn_tui.terminal.paths import name_of
 from frn_tui.terminal.text import count_of, display_name, percent
 from frn_tui.widgets.gallery import MIN_TILE, SMALL_TILE, Gallery, GalleryItem
@@ -199,10 +199,6 @@ class PhotosPane(Pane):
     def action_view(self) -> None:
         self.gallery.view = "list" if self.gallery.view == "grid" else "grid"
         self.show(self.entry)
-
-    def action_viewer(self) -> None:
-        item = self.gallery.cursor_item
-        view(self.context, item.path if item else None)
 
 
 def _item(support: Support, report: ClassReport | None, controller: Controller) -> GalleryItem:

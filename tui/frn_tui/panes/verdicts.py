@@ -1,22 +1,16 @@
 """Actions on answers, shared by the query pane and the review: label, mark as none, remove, copy, set the threshold."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from frn.images.boxes import split_box
 from frn.inference.session import ClassEntry, Session
 from frn_tui.client.protocol import Answer
 from frn_tui.dialogs.dialogs import AskText, Choose
 from frn_tui.document.queries import best_score
 from frn_tui.document.review_state import OTHER
 from frn_tui.panes.context import Context
-from frn_tui.terminal.paths import name_of
 from frn_tui.terminal.text import count_of, display_name, percent, share_of
 
 CALIBRATED = "calibrated threshold"
-OPENERS = {"win32": "explorer", "darwin": "open"}
 
 
 class Threshold:
@@ -134,9 +128,6 @@ class Judging:
             lines.append(f"{answer['path']}\t{said}" + (f"\t{best['probability']:.4f}" if best else ""))
         self.context.copy(lines, "path, label and probability")
 
-    def action_viewer(self) -> None:
-        view(self.context, next((answer["path"] for answer in self.judged()), None))
-
 
 def class_of_number(context: Context, number: int) -> ClassEntry | None:
     """Return the class with a number key, or show that there is none."""
@@ -152,25 +143,3 @@ def choose_class(context: Context, title: str, then: Callable[[ClassEntry], obje
     classes = context.controller.session.state.classes
     if classes:
         context.ask(Choose(title, [entry.name for entry in classes]), lambda index: then(classes[index]))
-
-
-def view(context: Context, path: str | None) -> None:
-    """Open a photo in $FRN_VIEWER or the system's viewer, which outlives the app and has no output."""
-    if path is None:
-        context.say("no photo to show: press tab to choose one, or p to classify one")
-        return
-    viewer = os.environ.get("FRN_VIEWER") or OPENERS.get(sys.platform, "xdg-open")
-    if viewer == "xdg-open" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        reason = "no desktop to show a photo; set $FRN_VIEWER to a program that works without one"
-        context.say(reason, severity="warning")
-        return
-    nothing = subprocess.DEVNULL
-    try:
-        subprocess.Popen(
-            [viewer, str(split_box(path)[0])], stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
-        )
-    except OSError as error:
-        reason = f"{viewer}: cannot be started ({error.strerror}); set $FRN_VIEWER to another program"
-        context.say(reason, severity="warning")
-    else:
-        context.say(f"opening {name_of(path)}")

@@ -120,12 +120,6 @@ def test_examples_that_take_too_long_are_compared_by_the_next_call(
     assert srm.done("classes", state=state) == expected
 
 
-def test_hidden_examples_are_classified_by_the_head(srm: Engine, few: dict[str, list[Path]]) -> None:
-    srm.done("classes", state=srm.state(few))
-    found = srm.done("hide_and_test", shot=2)
-    assert np.sum(found["counts"], axis=1).tolist() == [1, 1, 1]
-
-
 def test_exports_contain_the_head(srm: Engine, few: dict[str, list[Path]], tmp_path: Path) -> None:
     srm.done("classes", state=srm.state(few))
     photo = next(iter(few.values()))[0]

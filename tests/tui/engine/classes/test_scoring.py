@@ -70,47 +70,6 @@ def entry(number: int, *keys: str) -> ClassEntry:
     return ClassEntry(number, str(number), tuple(Support(Path(key), key, 1, 1) for key in keys))
 
 
-@pytest.mark.parametrize(
-    ("sizes", "shot", "reason"),
-    [
-        ((2, 1, 1, 1, 1), 1, "testing with 1 example per class needs two classes with more examples, but there is 1."),
-        ((1, 1, 1, 1, 1), 0, "testing with 1 example per class needs two classes with more examples, but there are 0."),
-        (
-            (2, 2, 2, 2, 2),
-            2,
-            "testing with 2 examples per class needs two classes with more examples, but there are 0.",
-        ),
-    ],
-)
-def test_message_states_how_many_classes_have_enough_examples(
-    engine: Engine, members: dict[str, list[Path]], sizes: tuple[int, ...], shot: int, reason: str
-) -> None:
-    few = {name: paths[:size] for (name, paths), size in zip(members.items(), sizes, strict=True)}
-    engine.done("classes", state=engine.state(few))
-    assert engine.ask("hide_and_test", shot=shot).reason == f"{reason} Use fewer examples or add some."
-
-
-def test_two_classes_with_a_hidden_example_each_are_enough(engine: Engine, members: dict[str, list[Path]]) -> None:
-    few = {name: paths[:2] for name, paths in list(members.items())[:2]} | {"moth 44": members["moth 44"][:1]}
-    engine.done("classes", state=engine.state(few))
-    asked = engine.ask("hide_and_test", shot=0)
-    done = asked.end["result"]
-    assert done["ids"] == [1, 2]
-    assert np.sum(done["counts"], axis=1).tolist() == [1, 1]
-    right = int(np.trace(done["counts"]))
-    assert done["accuracy"] == right / 2
-    low, high = done["interval"]
-    assert low < done["accuracy"] + 1e-9
-    assert high > done["accuracy"] - 1e-9
-    assert [(event["done"], event["total"]) for event in asked.told("progress")] == [(2, 2)]
-
-
-def test_hidden_examples_are_tested_sixteen_at_a_time(engine: Engine, members: dict[str, list[Path]]) -> None:
-    engine.done("classes", state=engine.state(first(members, 5)))
-    asked = engine.ask("hide_and_test", shot=1)
-    assert [(event["done"], event["total"]) for event in asked.told("progress")] == [(16, 20), (20, 20)]
-
-
 def test_copies_are_grouped_once_and_progress_counts_readable_photos(
     engine: Engine, members: dict[str, list[Path]], tmp_path: Path
 ) -> None:
@@ -148,7 +107,7 @@ def test_photos_are_read_only_until_the_request_is_cancelled(engine: Engine, mem
     assert (asked.end["end"], len(asked.told("embedded"))) == ("cancelled", 1)
 
 
-@pytest.mark.parametrize(("op", "count"), [("classes", 22), ("query", 46), ("hide_and_test", 3)])
+@pytest.mark.parametrize(("op", "count"), [("classes", 22), ("query", 46)])
 def test_each_step_checks_whether_it_is_still_wanted(
     engine: Engine, members: dict[str, list[Path]], monkeypatch: pytest.MonkeyPatch, op: str, count: int
 ) -> None:

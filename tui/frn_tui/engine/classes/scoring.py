@@ -1,4 +1,4 @@
-"""Scores of photos, the confusion of the classes' own examples, and the comparison of models on them."""
+"""Scores of photos, and the comparison of models on them."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -8,10 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from frn.errors import FrnError
-from frn.evaluation.labelled import wilson
 from frn.inference.classifier import Classifier
 from frn.inference.extractor import Embedded as Found
-from frn.inference.feature_cache import Maps
 from frn.ridge.unlabelled.groups import group
 from frn_tui.client.protocol import (
     MAPPED,
@@ -19,19 +17,15 @@ from frn_tui.client.protocol import (
     ClassScore,
     Compared,
     CompareModels,
-    Confusion,
     GroupPhotos,
-    HideAndTest,
     ModelScore,
 )
-from frn_tui.engine.classes.enrolled_classes import EnrolledClasses, keys_of
+from frn_tui.engine.classes.enrolled_classes import EnrolledClasses
 from frn_tui.engine.models import Models, describe
 from frn_tui.engine.worker_queues import Job
 
 CHUNK = 16
 """Queries scored at a time."""
-SEED = 0
-"""Seed for hiding examples: constant, so that tests are comparable."""
 
 
 def query(classes: EnrolledClasses, request: AskClasses, job: Job) -> None:
@@ -95,40 +89,6 @@ def group_photos(models: Models, request: GroupPhotos, job: Job) -> list[list[st
     maps, looks = np.stack([each.maps for each in found]), [each.look for each in found]
     groups = group(maps, looks, models.extractor.prior)
     return [[names[place] for near in own for place in near] for own in groups]
-
-
-def hide_and_test(classes: EnrolledClasses, request: HideAndTest, job: Job) -> Confusion:
-    """Enroll some random examples of each class, and classify the others."""
-    shot, classifier = max(request.shot, 1), classes.current
-    entries = [entry for entry in classifier.state.classes if len(entry.supports) > shot]
-    if len(entries) < 2:
-        raise FrnError(
-            f"testing with {shot} example{'s' * (shot > 1)} per class needs two classes with more examples, but "
-            f"there {'is 1' if entries else 'are 0'}. Use fewer examples or add some."
-        )
-    maps, generator = classifier.example_maps(), np.random.default_rng(SEED)
-    pools: list[Maps] = []
-    hidden: list[tuple[int, str]] = []
-    for true, entry in enumerate(entries):
-        keys = [keys_of(entry)[i] for i in generator.permutation(len(entry.supports))]
-        pools.append(np.stack([maps[key] for key in keys[:shot]]))
-        hidden += [(true, key) for key in sorted(keys[shot:])]
-    errors = classifier.comparison(pools)
-    job.check()
-    counts = np.zeros((len(entries), len(entries)), dtype=np.int64)
-    for first in range(0, len(hidden), CHUNK):
-        job.check()
-        chunk = hidden[first : first + CHUNK]
-        named = errors(np.stack([maps[key] for _, key in chunk])).argmin(1)
-        for (true, _), name in zip(chunk, named.tolist(), strict=True):
-            counts[true, name] += 1
-        job.progress(min(first + CHUNK, len(hidden)), len(hidden))
-    return {
-        "ids": [entry.id for entry in entries],
-        "counts": counts.tolist(),
-        "accuracy": float(np.trace(counts) / counts.sum()),
-        "interval": wilson(int(np.trace(counts)), int(counts.sum())),
-    }
 
 
 def compare(request: CompareModels, job: Job) -> Compared:

@@ -8,22 +8,16 @@ from pathlib import Path
 import numpy as np
 
 from frn.errors import FrnError
-from frn.images.opening import open_image
 from frn.inference.any_head import OtherHeadClassifier
 from frn.inference.classifier import Classifier
-from frn.inference.extractor import Extractor
 from frn.inference.project import ModelReference, Project, load_project, save_project
-from frn.system.file_sets import write_set
 from frn.system.files import require_writable, write_atomically
-from frn_tui.client.file_requests import ExportClasses, Exported, Loaded, LoadProject, SaveProject, WriteText
+from frn_tui.client.file_requests import ExportClasses, Loaded, LoadProject, SaveProject, WriteText
 from frn_tui.client.protocol import OPEN_ELSEWHERE, SUFFIXES
 from frn_tui.engine.classes.enrolled_classes import EnrolledClasses
 from frn_tui.engine.files.journal import RunningApp
 from frn_tui.engine.models import Models
 from frn_tui.engine.worker_queues import Job
-
-CALIBRATED = 200
-"""Maximum number of examples on which int8 is calibrated."""
 
 
 class Projects:
@@ -68,40 +62,18 @@ def export(classes: EnrolledClasses, request: ExportClasses, job: Job) -> None:
 
         write_page(classifier, path, find_runtime(None), replace=request.replace)
         return
-    if request.what == "openvino":
-        from frn_export.formats import converted
-
-        files, _ = converted({"features": classifier.extractor.data}, "openvino")
-        files["classes.npz"] = _arrays(classifier)
-        write_set(path, files, replace=request.replace)
-        return
     require_writable(path, replace=request.replace)
-    data = _arrays(classifier) if request.what == "arrays" else _classifier_file(classifier, request.what)
+    data = _arrays(classifier) if request.what == "arrays" else _classifier_file(classifier)
     job.check()
     write_atomically(path, data, replace=request.replace)
 
 
-def _classifier_file(classifier: Classifier, precision: Exported) -> bytes:
-    """Return the classifier as one file; for int8, its examples calibrate it and are enrolled again with it."""
+def _classifier_file(classifier: Classifier) -> bytes:
     from frn_export.graphs.classifier import classifier_graph
-    from frn_export.graphs.enrolled_head import HeadClasses, classifier_with, enrolled
-    from frn_export.quantise import half, int8
+    from frn_export.graphs.enrolled_head import enrolled
 
-    features = classifier.extractor.data
-    if precision == "half":
-        features = half(features)
-    elif precision == "int8":
-        members = {entry.name: [support.path for support in entry.supports] for entry in classifier.state.classes}
-        paths = [path for photos in members.values() for path in photos]
-        some = paths[:: -(-len(paths) // CALIBRATED)]
-        features = int8(features, np.stack([classifier.extractor.transform(open_image(path)) for path in some]))
-        held, extractor = enrolled(classifier), Extractor(features, "in int8", trusted=True, device="cpu")
-        small = classifier_with(extractor, held.head) if isinstance(held, HeadClasses) else Classifier(extractor)
-        if broken := small.enroll(members):
-            raise broken[0]
-        small.threshold_override = classifier.threshold_override
-        classifier = small
-    graph = classifier_graph(features, enrolled(classifier), rule=classifier.rule, gamma=classifier.head.gamma)
+    features, held = classifier.extractor.data, enrolled(classifier)
+    graph = classifier_graph(features, held, rule=classifier.rule, gamma=classifier.head.gamma)
     return bytes(graph.SerializeToString(deterministic=True))
 
 
