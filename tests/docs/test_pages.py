@@ -38,7 +38,29 @@ def test_mentioned_files_exist(page: Path) -> None:
         assert "NAME" in name or (ROOT / name).exists(), name
 
 
-@pytest.mark.parametrize("page", [page for page in ROOT.glob("docs/**/*.md") if page.parent.name != "lab"])
+def test_every_name_in_the_maps_of_the_code_exists() -> None:
+    """A name in a row of `docs/CONTRIBUTING.md` stands in one of the files of that row."""
+    page = (ROOT / "docs" / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = [line.split(" | ", 1)[1] for line in page.splitlines() if line.startswith("| ") and FILE.search(line)]
+    assert len(rows) >= 18
+    for row in rows:
+        words = re.findall(r"`([^`]+)`", row)
+        paths = [ROOT / word for word in words if FILE.match(f"`{word}")]
+        text = "".join(path.read_text(encoding="utf-8") for path in paths if path.is_file())
+        for word in (word for word in words if not FILE.match(f"`{word}")):
+            assert re.search(rf"\b{word.rpartition('.')[2]}\b", text), (word, row)
+
+
+def test_every_folder_of_the_package_is_in_the_map() -> None:
+    page = (ROOT / "docs" / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = page.partition("| folder | content |\n")[2].partition("\n\n")[0]
+    listed = {name for line in table.splitlines()[1:] for name in re.findall(r"`(\w+)`", line.split(" | ")[0])}
+    assert listed == {path.parent.name for path in ROOT.glob("frn/*/__init__.py")}
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in ROOT.glob("docs/**/*.md") if page.parent.name != "lab" and not page.stem.isupper()]
+)
 def test_pages_stay_short(page: Path) -> None:
     """Longer results belong in the lab notebook."""
     assert len(page.read_text(encoding="utf-8").split()) <= 1200
