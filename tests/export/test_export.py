@@ -18,7 +18,7 @@ from frn.inference.onnx_runtime import run_session
 
 def test_an_export_is_plain_float32_by_default() -> None:
     options = ExportOptions()
-    assert (options.precision, options.format, options.tta, options.max_drop) == ("fp32", "onnx", "none", 1.0)
+    assert (options.precision, options.tta, options.max_drop) == ("fp32", "none", 1.0)
     assert not options.weights
     assert not options.replace
     assert (options.calibrate, options.threshold) == (None, None)

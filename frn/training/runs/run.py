@@ -154,8 +154,7 @@ class RunFolder:
         if training.get("pixels", self.pixels) != self.pixels and self.writes:
             told = "photos have changed since the run last trained; it continues with the current ones"
             warnings.warn(f"{self.path}: {told}", FrnWarning, stacklevel=2)
-        with safetensors.safe_open(self.last, framework="pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
+        tensors = read_tensors(self.last)
         model.load_state_dict({name: t for name, t in tensors.items() if not name.startswith((OPTIMIZER, STAGE))})
         try:
             objective.load_state_dict({n.removeprefix(STAGE): t for n, t in tensors.items() if n.startswith(STAGE)})
@@ -221,6 +220,13 @@ class RunFolder:
             # JSON's strings, numbers, booleans and lists are TOML's.
             lines += [f"{key} = {json.dumps(value)}\n" for key, value in table.items() if value is not None]
         write_atomically(self.config, "".join(lines))
+
+
+def read_tensors(file: Path, part: str = "") -> dict[str, Tensor]:
+    """Return the tensors of a file whose names begin with `part`, by name without `part`."""
+    with safetensors.safe_open(file, framework="pt") as opened:
+        names = [name for name in opened.keys() if name.startswith(part)]  # noqa: SIM118  (not a dict)
+        return {name.removeprefix(part): opened.get_tensor(name) for name in names}
 
 
 @dataclass(frozen=True, slots=True)
