@@ -468,14 +468,13 @@ def edit_in_app(world: World, draw: random.Random) -> None:
     other = App()
 
     async def opened(new: Controller) -> None:
+        await new.open_model(controller.model_name)  # again: an open app keeps its version of a model
         if new is not controller:
-            await new.open_model(controller.model_name)
             new.begin(replace(state, dropped=frozenset()))
         await new.find_missing()
 
     def run(app: App) -> object:
-        failed = app.do(opened)
-        return failed, app.ask(world.queries)
+        return app.do(opened) or app.ask(world.queries)
 
     world.compare(run, app=other)
 
