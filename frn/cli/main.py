@@ -1,16 +1,13 @@
 """The `frn` command line; commands are listed in the order in which users meet them."""
 
 import re
-import shlex
 from itertools import pairwise
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from frn._version import __version__
-from frn.cli.shell import options
 from frn.cli.shell.console import plain_ending, user_errors
 from frn.cli.shell.help import prepare, show_help
 from frn.cli.train.data import app as data_app
@@ -29,44 +26,16 @@ from frn.errors import FrnError
 from frn.images.boxes import path_of_url
 from frn.system.hardware import leave_threads_to_networks
 
-OTHER_NAMES = {
-    **dict.fromkeys(
-        ("predict", "infer", "inference", "label", "run", "identify", "recognize", "recognise", "tag"), "classify"
-    ),
-    **dict.fromkeys(("test", "evaluate", "benchmark"), "eval"),
-    **dict.fromkeys(("fit", "learn", "add"), "enroll"),
-    **dict.fromkeys(("fine-tune", "tune"), "finetune"),
-    **dict.fromkeys(("validate", "accuracy"), "score"),
-    **dict.fromkeys(("convert", "onnx"), "export"),
-    **dict.fromkeys(("ui", "tui", "app", "gui"), "frn-tui"),
-}
-"""Command names used by other programs, mapped to the matching `frn` commands."""
-FOR_FOLDERS = {
-    "eval": "frn eval MODEL --data {}",
-    "train": "frn finetune {} or frn train PRESET --data {}",
-    "export": "frn export --out exported --classes {}",
-}
-"""Commands that accept a folder of photos only through an option, with the command line to suggest."""
 
-
-def as_meant(words: list[str]) -> list[str]:
+def local_words(words: list[str]) -> list[str]:
     """Return the command-line arguments, with `file:` URLs replaced by paths.
 
-    Raises FrnError if an argument is an address on another machine, or a folder or file that the command accepts only
-    through an option.
+    Raises FrnError if an argument is an address on another machine.
     """
     words = [path_of_url(word) for word in words]
     photos = [word for before, word in pairwise(["", *words]) if before not in ("--licence", "--about")]
     if web := [word for word in photos if word.startswith(("http://", "https://"))]:
         raise FrnError(f"{web[0]}: frn only reads local files. Download it first, then pass the file.")
-    command, first = [*words, "", ""][:2]
-    is_folder = command in FOR_FOLDERS and first and Path(first).is_dir()
-    known = {*options.model_names(first), *options.preset_names(first)} if is_folder else ()
-    if is_folder and first not in known and not any(Path(first).glob("*.safetensors")):
-        told = FOR_FOLDERS[command].replace("{}", shlex.quote(first))
-        raise FrnError(
-            f"{first}: is a folder of photos, which `frn {command}` does not accept here. Did you mean: {told}"
-        )
     return words
 
 
@@ -77,19 +46,12 @@ class Commands(TyperGroup):
         super().__init__(**settings)
         prepare(self.commands)
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """Suggest the matching command for a command name from another program."""
-        if (name := OTHER_NAMES.get(args[0].lower())) and args[0] not in self.commands:
-            words = [name] if name == "frn-tui" else ["frn", name]
-            ctx.fail(f"No such command {args[0]!r}. Did you mean: {shlex.join([*words, *args[1:]])}")
-        return super().resolve_command(ctx, args)
-
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Before parsing, reject empty arguments and suggest a command for misplaced ones."""
+        """Before parsing, reject empty arguments and web addresses."""
         with user_errors():
             if not ctx.resilient_parsing and any(not word or re.fullmatch(r"[^=]+=", word) for word in args):
                 raise FrnError("an argument is empty. Is a shell variable unset?")
-            args = args if ctx.resilient_parsing else as_meant(args)
+            args = args if ctx.resilient_parsing else local_words(args)
         return super().parse_args(ctx, args)
 
 

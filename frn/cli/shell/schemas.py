@@ -1,9 +1,10 @@
 """JSON output of each command. `frn help json COMMAND` shows its JSON Schema."""
 
-from typing import Any, TypeAlias
+from types import GenericAlias
+from typing import Any
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, UnsetType
 
 from frn.data.check import SplitReport
 from frn.evaluation.accuracy import Result
@@ -11,115 +12,34 @@ from frn.inference.records import Answer, Count, Enrolled, Explanation, Groups, 
 from frn.reproduce.table_report import Report
 from frn.training.presets.preset import Preset
 
-Path: TypeAlias = str | UnsetType
-Difference: TypeAlias = float | UnsetType
+MODEL = {"path": str, "backbone": str, "method": str, "size": Count, "bytes": Count}
+EXPORTED: dict[str, Any] = dict.fromkeys(("features", "preprocess", "card", "precision"), str)
+EXPORTED |= dict.fromkeys(("difference", "preprocess_difference"), float)
+ALSO_EXPORTED: dict[str, Any] = dict.fromkeys(("head", "classifier", "weights"), str)
+ALSO_EXPORTED |= dict.fromkeys(("head_difference", "classifier_difference", "batch_difference"), float)
+ALSO_EXPORTED |= dict.fromkeys(("accuracy_fp32", "accuracy", "drop"), float)
+"""Paths, relative differences from torch, and the accuracy in percent before and after int8 quantisation."""
+TRAINED = {"model": str, "validation": float, "seconds": float}
+COMPARED = {"accuracy": float, "interval": list[float], "photos": Count, "bytes": Count, "auroc": Maybe}
 
 
-class Model(Struct):
-    """A model, with the remaining fields of its file: data, licence, validation, milliseconds."""
-
-    path: str
-    backbone: str
-    method: str
-    size: Count
-    bytes: Count
+def record(name: str, keys: dict[str, Any], optional: dict[str, Any] | None = None, *, more: bool = False) -> Any:
+    """Return the type of an object with these keys, and with `more`, unknown ones."""
+    unset = [(key, kind | UnsetType, UNSET) for key, kind in (optional or {}).items()]
+    return msgspec.defstruct(name, [*keys.items(), *unset], kw_only=True, forbid_unknown_fields=not more)
 
 
-class ModelComparison(Struct, forbid_unknown_fields=True):
-    """Leave-one-out results of a model on the user's classes."""
-
-    accuracy: float
-    interval: list[float]
-    photos: Count
-    bytes: Count
-    auroc: Maybe
-    milliseconds: float
+def named(kind: Any) -> Any:
+    """Return the type of an object whose keys are names of models or networks."""
+    return GenericAlias(dict, (str, kind))
 
 
-class Comparison(Struct, forbid_unknown_fields=True):
-    """Results of several models, and their answers for the photos on which they disagree."""
-
-    models: dict[str, ModelComparison]
-    disagreements: dict[str, dict[str, str]]
-
-
-class Network(Struct, forbid_unknown_fields=True):
-    """A network with a short name."""
-
-    backbone: str
-    about: str
-    licence: str
-
-
-class Evaluation(Struct, kw_only=True, forbid_unknown_fields=True):
-    """Accuracy over episodes."""
-
-    model: str
-    method: Path = UNSET
-    data: str
-    split: str
-    seed: Count
-    results: list[Result]
-
-
-class Trained(Struct, forbid_unknown_fields=True):
-    """A finished training run."""
-
-    model: str
-    validation: float
-    seconds: float
-    test: list[Result] | UnsetType = UNSET
-    start: Difference = UNSET
-
-
-class Exported(Struct, kw_only=True):
-    """Paths, relative differences from torch, and the accuracy in percent before and after int8 quantisation.
-
-    Files in other formats are listed under their own names.
-    """
-
-    features: str
-    preprocess: str
-    head: Path = UNSET
-    classifier: Path = UNSET
-    weights: Path = UNSET
-    card: str
-    precision: str
-    difference: float
-    preprocess_difference: float
-    head_difference: Difference = UNSET
-    classifier_difference: Difference = UNSET
-    batch_difference: Difference = UNSET
-    accuracy_fp32: Difference = UNSET
-    accuracy: Difference = UNSET
-    drop: Difference = UNSET
-
-
-class Page(Struct, forbid_unknown_fields=True):
-    """An exported web page."""
-
-    web: str
-    runtime: str
-    page_difference: float
-
-
-class CachedImages(Struct, forbid_unknown_fields=True):
-    """Decoded images of a folder; `used` is a Unix time."""
-
-    of: str
-    images: Count
-    bytes: Count
-    used: Count
-
-
-class Cache(Struct, forbid_unknown_fields=True):
-    """Caches, with sizes in bytes."""
-
-    folder: str
-    limit: Count
-    images: list[CachedImages]
-    features: dict[str, Count]
-
+EVALUATED = {"model": str, "data": str, "split": str, "seed": Count, "results": list[Result]}
+NETWORKS = named(record("Network", {"backbone": str, "about": str, "licence": str}))
+MODELS = named(record("Model", MODEL, more=True))
+COMPARISONS = named(record("ModelComparison", {**COMPARED, "milliseconds": float}))
+IMAGES = GenericAlias(list, (record("CachedImages", {"of": str, "images": Count, "bytes": Count, "used": Count}),))
+CACHE = {"folder": str, "limit": Count, "images": IMAGES, "features": dict[str, Count]}
 
 RESULTS: dict[str, tuple[Any, ...]] = {
     "classify": (Answer, Unreadable),
@@ -127,18 +47,21 @@ RESULTS: dict[str, tuple[Any, ...]] = {
     "explain": (Explanation,),
     "score": (Score,),
     "group": (Groups,),
-    "models": (dict[str, Model],),
-    "models add": (dict[str, Model],),
-    "models compare": (Comparison,),
-    "models known": (dict[str, Network],),
-    "eval": (Evaluation,),
+    "models": (MODELS,),
+    "models add": (MODELS,),
+    "models compare": (record("Comparison", {"models": COMPARISONS, "disagreements": dict[str, dict[str, str]]}),),
+    "models known": (NETWORKS,),
+    "eval": (record("Evaluation", EVALUATED, {"method": str}),),
     "presets": (Preset, dict[str, Preset]),
-    "train": (Trained,),
-    "finetune": (Trained,),
+    "train": (record("Trained", TRAINED, {"test": list[Result]}),),
+    "finetune": (record("Finetuned", {"start": float, **TRAINED}),),
     "reproduce": (Report, list[Report]),
-    "export": (Exported, Page),
+    "export": (
+        record("Exported", EXPORTED, ALSO_EXPORTED, more=True),
+        record("Page", {"web": str, "runtime": str, "page_difference": float}),
+    ),
     "data check": (list[SplitReport],),
-    "cache": (Cache,),
+    "cache": (record("Cache", CACHE),),
 }
 """Result types, by command. If a command has several, its output is one of them.
 

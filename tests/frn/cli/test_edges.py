@@ -239,11 +239,10 @@ def test_empty_argument_does_not_mean_the_current_folder(words: tuple[object, ..
 
 def test_a_model_or_preset_takes_precedence_over_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("conv4", "demo", "photos"):
+    for name in ("conv4", "demo"):
         (tmp_path / name).mkdir()
     assert "nowhere" in frn("eval", "conv4", "--data", "nowhere").stderr
     assert "--data has no effect" in frn("train", "demo", "--data", "nowhere").stderr
-    assert "photos: is a folder of photos" in frn("train", "photos").stderr
 
 
 def test_an_address_may_have_a_box_and_a_licence_is_not_a_photo(tmp_path: Path) -> None:
