@@ -133,6 +133,10 @@ class FakeEngine(EngineClient):
 
     def op_scan(self, tell: OnEvent, path: str, level: int | None = None) -> dict[str, Any]:
         found: dict[str, Any] = {"kind": "nothing", "files": [], "classes": {}}
+        if path == "/genera":
+            levels = {"corvus": 6, "strix": 4}, {"jay": 6, "owl": 4}
+            own = {name: [f"/photos/{name[:3]}/{name}-{i}.jpg" for i in range(2)] for name in levels[(level or 1) - 1]}
+            return {**found, "kind": "classes" if level else "levels", "classes": own, "levels": levels}
         members = [f"{path}/{name}" for name in self.FOLDERS.get(path, ())]
         classes = {member.rpartition("/")[2]: member for member in members if member in self.FOLDERS}
         if path.endswith(".frn.json"):

@@ -122,6 +122,18 @@ def test_score_command_reports_everything(labelled: Path, tmp_path: Path) -> Non
     assert f"accuracy {found['accuracy']:.1%} (" in shown.stdout
 
 
+def test_photos_in_a_folder_unknown_should_be_rejected(tmp_path: Path, labelled: Path) -> None:
+    (labelled / "eyed footman" / "broken.jpg").unlink()
+    classes = Path(shutil.copytree(SAMPLES / "moths", tmp_path / "classes"))
+    before = json.loads(frn("score", classes, labelled, "--json").stdout)
+    shutil.copytree(SAMPLES / "moths" / "bordered footman", labelled / "None of these")
+    shutil.move(classes / "bordered footman", tmp_path / "bordered footman")
+    told = frn("score", classes, labelled, "--json")
+    assert json.loads(told.stdout)["unknown"] >= 5
+    assert "'None of these' is not a class: its 5 photos belong to no class" in told.stderr
+    assert before["unknown"] < json.loads(told.stdout)["unknown"]
+
+
 def test_folders_that_cannot_be_scored_are_reported(tmp_path: Path, labelled: Path) -> None:
     classifier, _ = load_classifier(SAMPLES / "moths", "conv4")
     with pytest.raises(FrnError, match=r"no folder of the photos \(jay\) is named after a class \(banded"):

@@ -109,6 +109,14 @@ async def test_folders_become_classes_in_one_edit(controller: Controller) -> Non
     assert names(controller) == {"jay": 6}  # adding the same folder again adds only new photos
 
 
+async def test_photos_of_a_folder_unknown_belong_to_no_class(controller: Controller) -> None:
+    classes = {"jay": photos("jay", 2), "Unknown": [*photos("jay", 1), *photos("owl", 2)]}
+    for change in (controller.add_classes(classes), controller.open_folder("/photos", classes)):
+        await change
+        assert names(controller) == {"jay": 2}
+        assert [str(photo.path) for photo in controller.session.state.others] == photos("owl", 2)
+
+
 async def test_folder_with_an_invalid_class_name_is_skipped(controller: Controller) -> None:
     classes = {"jay": photos("jay", 2), "jay ": photos("jay", 3), "x" * 210: photos("owl", 1)}
     outcome = await controller.add_classes(classes)

@@ -206,7 +206,7 @@ class Context:
     async def classes_in(self, path: str) -> Found:
         """Return the contents of a path; if a tree has two levels of names, ask which ones are the classes."""
         found = await self.controller.scan(path)
-        if "levels" not in found:
+        if found["kind"] != "levels":
             return found
         options = [
             f"{count_of(len(counts), 'class')}, {sum(counts.values()):,} photos: {', '.join(list(counts)[:5])}"

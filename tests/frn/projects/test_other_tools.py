@@ -1,0 +1,155 @@
+"""Exports of annotation tools are read as classes, or refused with one line."""
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from frn.errors import FrnError
+from frn.projects.class_files import class_files
+
+COCO = {
+    "images": [{"id": 7, "file_name": "a.jpg"}, {"id": 8, "file_name": "b.jpg"}],
+    "categories": [{"id": 1, "name": "jay"}, {"id": 2, "name": "wren"}],
+    "annotations": [
+        {"image_id": 7, "category_id": 1, "bbox": [1.4, 2, 30, 40]},
+        {"image_id": 7, "category_id": 2, "bbox": [-3, 0, 10, 10]},
+        {"image_id": 8, "category_id": 2},
+        {"image_id": 8, "category_id": 1, "bbox": [0, 0, 9, 9], "iscrowd": 1},
+    ],
+}
+BOXED = {"jay": ["a.jpg#xywh=1,2,30,40"], "wren": ["a.jpg#xywh=0,0,7,10", "b.jpg"]}
+LABEL_STUDIO = [
+    {
+        "data": {"image": "/data/upload/1/0123abcd-a.jpg"},
+        "annotations": [
+            {
+                "result": [
+                    {
+                        "original_width": 200,
+                        "original_height": 100,
+                        "value": {"x": 10, "y": 20, "width": 50, "height": 50, "rectanglelabels": ["jay"]},
+                    }
+                ]
+            }
+        ],
+    },
+    {
+        "data": {"image": "/data/local-files/?d=b.jpg"},
+        "annotations": [{"result": [{"value": {"choices": ["wren"]}}]}, {"was_cancelled": True, "result": []}],
+    },
+    {"data": {"image": "c.jpg"}, "annotations": []},
+]
+LABELME = {
+    "imagePath": "..\\a.jpg",
+    "shapes": [{"label": "jay", "points": [[11, 22], [1, 2]], "shape_type": "rectangle"}],
+    "flags": {"wren": True, "owl": False},
+}
+CVAT = """<annotations><version>1.1</version><image id="0" name="a.jpg" width="99" height="99">
+<box label="jay" xtl="1.0" ytl="2.0" xbr="31.0" ybr="42.0" occluded="0"/><tag label="wren"/>
+<polygon label="wren" points="3,4;9,4;9,10"/></image></annotations>"""
+
+
+def named(root: Path, files: dict[str, Any]) -> Path:
+    """Write photos and labels into `root`, and return it."""
+    for name in ("a.jpg", "b.jpg", "c.jpg"):
+        (root / "images").mkdir(parents=True, exist_ok=True)
+        (root / "images" / name).touch()
+    for name, content in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return root
+
+
+def found(path: Path) -> dict[str, list[str]]:
+    return {name: [photo.name for photo in photos] for name, photos in class_files(path).members.items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("annotations/instances.json", COCO, BOXED),
+        ("_annotations.coco.json", COCO, BOXED),
+        ("result.json", LABEL_STUDIO, {"jay": ["a.jpg#xywh=20,20,100,50"], "wren": ["b.jpg"]}),
+        ("annotations.xml", CVAT, {"jay": ["a.jpg#xywh=1,2,30,40"], "wren": ["a.jpg", "a.jpg#xywh=3,4,6,6"]}),
+    ],
+)
+def test_exports_are_read_as_a_file_a_folder_and_a_zip(
+    tmp_path: Path, name: str, content: Any, expected: dict[str, list[str]]
+) -> None:
+    root = named(tmp_path / "x", {name: content})
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        for path in sorted(root.rglob("*.*")):
+            archive.write(path, path.relative_to(root))
+    assert found(root) == found(root / name) == found(tmp_path / "x.zip") == expected
+    for photos in class_files(root).members.values():
+        assert all(path.parent == root / "images" for path in photos)
+    unlabelled = class_files(root).skipped
+    assert unlabelled == ([f"{root / name}: c.jpg is skipped: it has no label"] if "result" in name else [])
+
+
+def test_a_labelme_folder_has_a_file_per_photo(tmp_path: Path) -> None:
+    root = named(tmp_path / "x", {"images/a.json": LABELME, "images/b.json": {**LABELME, "imagePath": "b.jpg"}})
+    assert found(root / "images") == {
+        "jay": ["a.jpg#xywh=1,2,10,20", "b.jpg#xywh=1,2,10,20"],
+        "wren": ["a.jpg", "b.jpg"],
+    }
+
+
+@pytest.mark.parametrize("name", ["metadata.csv", "metadata.jsonl"])
+def test_an_image_folder_of_hugging_face_is_a_table(tmp_path: Path, name: str) -> None:
+    rows = [("images/a.jpg", "jay"), ("images/b.jpg", "wren")]
+    lines = [json.dumps({"file_name": path, "label": label}) for path, label in rows]
+    if name.endswith(".csv"):
+        lines = ["file_name,label", *map(",".join, rows)]
+    root = named(tmp_path / "x", {name: "\n".join(lines)})
+    assert found(root) == {"jay": ["a.jpg"], "wren": ["b.jpg"]}
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ({"a.json": COCO, "b.json": COCO}, "has several annotation files. Choose one of them: "),
+        ({"data.yaml": "", "labels/a.txt": "0 1 1 1 1"}, "is a data set for YOLO's detector. Export it again as COCO."),
+        ({"x.json": {**COCO, "images": [{"id": 7}]}}, "x.json: its labels cannot be read ('file_name' is missing)"),
+        ({"x.json": {**COCO, "annotations": []}}, "x.json: has no labelled photo"),
+        ({"x.json": {**COCO, "images": [{"id": 7, "file_name": "a.jpg"}]}}, "(8 is missing). Export them again."),
+    ],
+)
+def test_exports_that_cannot_be_read_give_one_line(tmp_path: Path, files: dict[str, Any], reason: str) -> None:
+    root = named(tmp_path / "x", files)
+    with pytest.raises(FrnError) as told:
+        class_files(root)
+    assert reason in str(told.value)
+    assert len(str(told.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", "{", '{"shapes": 1}', "<a/>", "<!ENTITY x 'y'>"])
+def test_other_json_and_xml_is_not_an_export(tmp_path: Path, content: str) -> None:
+    for name in ("x.json", "x.xml"):
+        (tmp_path / name).write_text(content)
+        with pytest.raises(FrnError, match=r"is not a project, nor labels from COCO, Label Studio, LabelMe or CVAT"):
+            class_files(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("sep=;\nfile_name;label;x;y;width;height\na.jpg;jay;1,4;2;30,0;40\n", ["a.jpg#xywh=1,2,30,40"]),
+        ('"sep=,"\r\nFile Name,Class\r\na.jpg,jay\r\n', ["a.jpg"]),
+        ("image path\tCategory\na.jpg\tjay\n", ["a.jpg"]),
+        ("path,label\nb.jpg,unknown\na.jpg,jay\n", ["a.jpg"]),
+    ],
+)
+def test_tables_of_spreadsheets_are_read(tmp_path: Path, text: str, expected: list[str]) -> None:
+    (tmp_path / "x.csv").write_text(text)
+    assert found(tmp_path / "x.csv") == {"jay": expected}
+    assert class_files(tmp_path / "x.csv").skipped == []
+
+
+def test_decimal_commas_between_commas_are_explained(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("path,label,x,y,width,height\na.jpg,jay,1,5,2,5,30,40\n")
+    with pytest.raises(FrnError, match=r"row 2 is skipped: it has 8 columns, the first row 6; put text with a comma"):
+        class_files(tmp_path / "x.csv")
