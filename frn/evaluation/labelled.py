@@ -250,7 +250,7 @@ def score_labelled(
                 broken.append((path, outcome))
             elif outcome.key in holders:
                 examples.append(path)
-            elif (twin := classifier.near_copies([outcome.look])[0]) is not None:
+            elif (twin := classifier.near_copies([outcome.look], [outcome.maps])[0]) is not None:
                 near_copies.append(NearCopy(path, twin.path, holders[twin.key][0].name))
             else:
                 yield truth, path, outcome.maps

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.errors import FrnError
-from frn.images.near_copies import nearest_copies
+from frn.images.near_copies import Looks, nearest_copies
 from frn.inference.enrolled_form import (
     EnrolledForm,
     are_alike,
@@ -81,6 +81,8 @@ class Classifier:
         # These are parts of the enrolled form, which describes them.
         self.leave_one_out: dict[str, Shares] = {}
         self.looks: dict[str, bytes] = {}
+        self._looks: tuple[State, list[tuple[Looks, list[Support]]]] | None = None
+        """The looks and the examples of each class, of this state."""
         self._own_errors: dict[str, tuple[str, Array]] = {}
         self._scorer: ClassScorer | None = None
         self.left_out: tuple[Array, NDArray[np.intp], Shares, Array] | None = None
@@ -270,13 +272,23 @@ class Classifier:
             for outcome in batch:
                 yield outcome if isinstance(outcome, FrnError) else next(predictions)
 
-    def near_copies(self, looks: Sequence[bytes]) -> list[Support | None]:
-        """Return the example that each image is a near copy of, or None, by comparing perceptual hashes."""
-        if not self.looks:  # the classes were adopted without hashes
+    def near_copies(self, looks: Sequence[bytes], feature_maps: Sequence[Maps]) -> list[Support | None]:
+        """Return the example that each image, with its map (r, d), is a near copy of, or None.
+
+        The feature maps find the class whose examples are compared: that of the original reconstructs a copy best.
+        """
+        if not self.looks:  # the classes were adopted without looks
             return [None] * len(looks)
-        holders, keys = self.state.holders(), list(self.looks)
-        found = nearest_copies(looks, list(self.looks.values()))
-        return [None if place is None else holders[keys[place]][1] for place in found]
+        if self._looks is None or self._looks[0] is not self.state:
+            groups = [[s for s in entry.supports if s.key in self.looks] for entry in self.state.classes]
+            self._looks = self.state, [(Looks([self.looks[s.key] for s in group]), group) for group in groups]
+        columns = self._class_errors(np.stack(feature_maps), [None] * len(looks)).argmin(1)
+        copies: list[Support | None] = []
+        for seen, column in zip(looks, columns.tolist(), strict=True):
+            examples, supports = self._looks[1][column]
+            (place,) = nearest_copies(Looks([seen]), examples)
+            copies.append(None if place is None else supports[place])
+        return copies
 
     def example_maps(self) -> Mapping[str, Maps]:
         """Return the feature maps (r, d) of every example by content key; most are in the store.
@@ -324,7 +336,7 @@ class Classifier:
         thresholds = self.rule.thresholds(errors, whole, distances)
         errors, gamma = self._refined(errors, maps, keys) if transductive else (errors, self.head.gamma)
         shares = probabilities(errors, gamma)
-        twins = self.near_copies(looks) if looks is not None else [None] * len(maps)
+        twins = self.near_copies(looks, feature_maps) if looks is not None else [None] * len(maps)
 
         def by_class(row: NDArray[np.floating]) -> dict[str, float]:
             return dict(zip(self.classes, row.tolist(), strict=True))

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.errors import FrnError
-from frn.images.near_copies import are_near
+from frn.images.near_copies import copy_sets
 from frn.ridge.enrolment import Array, Floats, leave_one_out
 from frn.ridge.parameters import HeadParameters, probabilities
 from frn.ridge.tuning import Prior
@@ -45,7 +45,7 @@ def group(maps: Floats, looks: Sequence[bytes], prior: Prior, count: int | None 
     """
     if len(maps) > MAX_PHOTOS:
         raise FrnError(f"{len(maps):,} photos are too many for one grouping; the limit is {MAX_PHOTOS:,}")
-    copies = _near_copies(looks)
+    copies = copy_sets(looks)
     if count is not None and not 1 <= count <= len(copies):
         raise FrnError(f"{len(copies)} different photos cannot form {count} groups")
     chosen = maps[[first for first, *_ in copies]]
@@ -63,16 +63,6 @@ def group(maps: Floats, looks: Sequence[bytes], prior: Prior, count: int | None 
     ordered = [own[np.argsort(errors[own, column], kind="stable")] for column, own in enumerate(members)]
     found = [[copies[place] for place in own] for own in ordered if len(own)]
     return sorted(found, key=lambda own: -sum(map(len, own)))
-
-
-def _near_copies(looks: Sequence[bytes]) -> list[list[int]]:
-    """Return the photos that are not near copies of an earlier one, each with its own near copies."""
-    first: dict[bytes, list[int]] = {}
-    for place, look in enumerate(looks):
-        nearness = are_near([look], list(first))[0]
-        known = list(first)[int(nearness.argmax())] if nearness.any() else look
-        first.setdefault(known, []).append(place)
-    return list(first.values())
 
 
 def _ward(points: Array | Floats) -> list[tuple[int, int]]:

@@ -213,7 +213,7 @@ class Fake:
             maps = np.array([[float(path.name.startswith("b"))]], np.float32)
             yield path, FrnError(path.name) if broken else Embedded(key, maps, path.name[:4].encode())
 
-    def near_copies(self, looks: Sequence[bytes]) -> list[Support | None]:
+    def near_copies(self, looks: Sequence[bytes], maps: object) -> list[Support | None]:
         example = self.state.classes[0].supports[0]
         return [example if look == b"near" else None for look in looks]
 

@@ -343,9 +343,10 @@ def test_near_copies_of_examples_are_named(moths: Path) -> None:
     assert answer.near_copy_of == classifier.state.classes[1].supports[1]
     assert classifier.predict(copied.maps, copied.key, copied.look).near_copy_of is None  # an example, not a copy
     assert classifier.predict(copied.maps, "another key").near_copy_of is None
-    assert classifier.near_copies([other.look, copied.look]) == [None, answer.near_copy_of]
+    maps = [other.maps, copied.maps]
+    assert classifier.near_copies([other.look, copied.look], maps) == [None, answer.near_copy_of]
     classifier.looks = {}
-    assert classifier.near_copies([copied.look] * 2) == [None, None]
+    assert classifier.near_copies([copied.look] * 2, maps) == [None, None]
 
 
 def test_nothing_can_be_scored_without_classes() -> None:

@@ -9,6 +9,7 @@ from sklearn.cluster import AgglomerativeClustering
 from sklearn.metrics import adjusted_rand_score
 
 from frn.errors import FrnError
+from frn.images.near_copies import BYTES
 from frn.inference.feature_cache import Maps
 from frn.ridge.enrolment import Array
 from frn.ridge.parameters import HeadParameters, probabilities
@@ -29,8 +30,8 @@ def draw(sizes: tuple[int, ...], noise: float = 0.7) -> tuple[Maps, Array]:
 
 
 def looks(maps: Maps) -> list[bytes]:
-    """Return this many perceptual hashes, none of which is a near copy of another."""
-    return [np.random.default_rng(number).bytes(20) for number in range(len(maps))]
+    """Return this many looks, none of which is a near copy of another."""
+    return [np.random.default_rng(number).bytes(BYTES) for number in range(len(maps))]
 
 
 def as_labels(groups: list[list[list[int]]], count: int) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.errors import FrnError
-from frn.images.near_copies import nearest_copies
+from frn.images.near_copies import Looks, nearest_copies, saved_again
 from frn.inference.any_head import OtherHeadClassifier
 from frn.inference.classifier import Classifier
 from frn.inference.enrolled_form import EnrolledForm, are_alike, as_project_head, head_of, store_head, stored_head
@@ -67,6 +67,8 @@ class EnrolledClasses:
         self._head: HeadParameters | None = None
         """Head with which they were enrolled."""
         self._class_errors = ClassErrors()
+        self._near: dict[Keys, dict[str, str]] = {}
+        """Near copies within classes, by the keys of the class."""
         self._rows: dict[str, Array] = {}
         """Leave-one-out errors (way,) of the examples of the classes in use, for heads other than FRN's."""
         self._current: Classifier | None = None
@@ -206,12 +208,21 @@ class EnrolledClasses:
         self._records = dict(zip(groups, records, strict=True))
         return records, errors
 
+    def _copies(self, keys: Keys) -> dict[str, str]:
+        """Return the nearest copy of the examples of a class, by key."""
+        if keys not in self._near:
+            twins = nearest_copies(Looks([self.models.looks[key] for key in keys]))
+            self._near[keys] = {key: keys[twin] for key, twin in zip(keys, twins, strict=True) if twin is not None}
+        return self._near[keys]
+
     def _report(
         self, state: State, records: Sequence[ClassRecord], maps: dict[str, Maps], errors: Array, distances: Array
     ) -> list[ClassReport]:
         keys = list(maps)
-        twins = nearest_copies([self.models.looks[key] for key in keys])
-        near = {key: keys[twin] for key, twin in zip(keys, twins, strict=True) if twin is not None}
+        pairs = saved_again([self.models.looks[key] for key in keys])
+        near = {keys[one]: keys[other] for pair in pairs for one, other in (pair, pair[::-1])}
+        for entry in state.classes:
+            near |= self._copies(keys_of(entry))
         ids = [entry.id for entry in state.classes]
         ends = _ends(_groups(state))
         parts = zip(np.split(errors, ends), np.split(distances, ends), strict=True)
