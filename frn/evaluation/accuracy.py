@@ -43,10 +43,23 @@ class Result(TypedDict):
     seconds: float
     tuned: NotRequired[dict[str, float]]
     """Accuracy and ci95 for the same episodes, enrolled as in `frn classify`."""
+    correct: NotRequired[list[int]]
+    """Number of correct answers in each episode (`--per-episode`)."""
+    difference: NotRequired[dict[str, float]]
+    """Accuracy minus that of the first model in the same episodes, with its paired ci95."""
     transductive: NotRequired[dict[str, dict[str, float]]]
     """Accuracy and ci95 with classes refined by the queries, for the same episodes and for unequal class sizes."""
     head: NotRequired[dict[str, float]]
     """Parameters chosen on the validation split for an untrained head."""
+
+
+def paired_difference(result: Result, first: Result) -> Accuracy:
+    """Return the mean difference of two results over the same episodes, whose paired interval is usually narrower.
+
+    Both need `correct`, and equal numbers of classes and queries.
+    """
+    per_episode = result["way"] * result["queries"]
+    return summarise((np.array(result["correct"]) - np.array(first["correct"])) / per_episode)
 
 
 def as_result(accuracy: Accuracy, shape: EpisodeShape, seconds: float) -> Result:

@@ -18,7 +18,7 @@ from frn.data.folders import ClassFolders, scan, split_folder
 from frn.data.pixel_cache import Progress, StoredImages, load_images
 from frn.episodes import EpisodeShape, check_classes
 from frn.errors import FrnError
-from frn.evaluation.accuracy import Accuracy, Result, as_result, summarise
+from frn.evaluation.accuracy import Result, as_result, summarise
 from frn.evaluation.episodes import enrolled_accuracies, episode_accuracies
 from frn.evaluation.features import FeatureExtractor, OnnxExtractor, TorchExtractor
 from frn.heads import build_untrained_head, networks_for
@@ -75,6 +75,9 @@ class EvaluationOptions:
     """Also enroll each episode's classes as `frn classify` does: alpha and gamma chosen by leave-one-out."""
     transductive: bool = False
     """Also let the queries of each episode refine its enrolled classes; implies `tune`."""
+
+    per_episode: bool = False
+    """Also count the correct answers in each episode."""
 
     @property
     def shapes(self) -> list[EpisodeShape]:
@@ -156,9 +159,10 @@ def evaluate_images(
             raise FrnError("the model is damaged: its weights or feature maps are not finite")
         return maps
 
-    def whole(shares: NDArray[np.float64]) -> Accuracy:
+    def whole(shares: NDArray[np.float64]) -> NDArray[np.float64]:
         own = torch.from_numpy(shares).to(feature_maps.device)
-        return summarise(ranks.gather(own, options.episodes).cpu().numpy())
+        gathered: NDArray[np.float64] = ranks.gather(own, options.episodes).cpu().numpy()
+        return gathered
 
     with bars("features") as extracting:
         feature_maps = extract(images)
@@ -172,15 +176,20 @@ def evaluate_images(
                 chosen = tune_on_episodes(examples, validation.sizes, shape, seed=options.seed)
                 head.set_parameters(chosen)
             began = time.perf_counter()
-            accuracy = whole(episode_accuracies(head, feature_maps, images.sizes, shape, **which))
-            result = as_result(accuracy, shape, time.perf_counter() - began)
+            shares = whole(episode_accuracies(head, feature_maps, images.sizes, shape, **which))
+            result = as_result(summarise(shares), shape, time.perf_counter() - began)
+            if options.per_episode:
+                result["correct"] = np.rint(shares * (shape.way * shape.queries)).astype(int).tolist()
             if chosen:
                 result["head"] = asdict(chosen)
             if tune:
                 prior = UNTRAINED if extractor.untrained_head else Prior.trained(HeadParameters.of(head))
                 maps, transductive = feature_maps.cpu().numpy(), options.transductive
                 shares = enrolled_accuracies(prior, maps, images.sizes, shape, transductive=transductive, **which)
-                found = [{"accuracy": each.mean, "ci95": each.ci95} for each in map(whole, shares.T)]
+                found = [
+                    {"accuracy": each.mean, "ci95": each.ci95}
+                    for each in (summarise(whole(column)) for column in shares.T)
+                ]
                 result["tuned"] = found[0]
                 if transductive:
                     names = ("balanced", "dirichlet_inductive", "dirichlet")

@@ -14,9 +14,13 @@ if TYPE_CHECKING:
 
 @user_errors()
 def evaluate(
-    model: Annotated[
-        str,
-        typer.Argument(help="Model name, features.onnx, model file or run folder.", autocompletion=options.model_names),
+    models: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODEL...",
+            help="Model name, features.onnx, model file or run folder.",
+            autocompletion=options.model_names,
+        ),
     ],
     data: options.SplitData,
     split: options.Split = "test",
@@ -37,11 +41,17 @@ def evaluate(
     transductive: Annotated[
         bool, typer.Option("--transductive", help="Also use each episode's queries to refine its classes.")
     ] = False,
+    per_episode: Annotated[
+        bool, typer.Option("--per-episode", help="With --json, also count correct answers by episode.")
+    ] = False,
     as_json: options.AsJson = False,
 ) -> None:
     """Evaluate a model on a benchmark: accuracy over random episodes, with its 95% confidence interval.
 
     Features are computed once per image, so 10,000 episodes take seconds. To score your own photos, use `frn score`.
+
+    Several models answer the same episodes: each is compared with the first by a paired interval, and --json prints one
+    line per model.
 
     --transductive evaluates the same episodes, and also episodes whose classes have unequal numbers of queries
     (Dirichlet 2), both with and without transductive inference.
@@ -50,10 +60,16 @@ def evaluate(
     knn, nearest-mean, baseline and baseline++ are fitted to the pooled features of each episode; the last two take
     seconds per episode.
     """
-    given = {name: value for name, value in locals().items() if name not in ("as_json", "preset")}
+    given = {name: value for name, value in locals().items() if name not in ("models", "as_json", "preset")}
+    if per_episode and not as_json:
+        raise FrnError("--per-episode only applies to --json. Remove it or add --json.")
+    if len(set(models)) < len(models):
+        raise FrnError("a model is named twice. Name each model once.")
+    given["per_episode"] = per_episode or len(models) > 1
     from frn.training.presets import find_preset
 
     given["transform"] = find_preset(preset).transform if preset else None
+    from frn.evaluation.accuracy import paired_difference
     from frn.evaluation.evaluate_model import EvaluationOptions
     from frn.evaluation.evaluate_model import evaluate as run
     from frn.system.distributed import joined
@@ -61,29 +77,49 @@ def evaluate(
     with joined(device) as ranks:
         if ranks.world > 1 and method == "simpleshot":
             raise FrnError("--method simpleshot needs a single process: run it without torchrun")
-        results = run(
-            EvaluationOptions(**given),
-            bars=progress_bar,
-            warn=report_skipped if ranks.is_main else lambda reasons: None,
-            ranks=ranks,
-        )
+        measured = {
+            model: run(
+                EvaluationOptions(model=model, **given),
+                bars=progress_bar,
+                warn=report_skipped if ranks.is_main else lambda reasons: None,
+                ranks=ranks,
+            )
+            for model in models
+        }
     if not ranks.is_main:
         return
-    head = {"model": model, **({"method": method} if method else {}), "data": str(data), "split": split, "seed": seed}
-    if as_json:
-        print_json({**head, "results": results})
-        return
+    for results in [measured[model] for model in models[1:]]:
+        for result, first in zip(results, measured[models[0]], strict=True):
+            gain = paired_difference(result, first)
+            result["difference"] = {"accuracy": gain.mean, "ci95": gain.ci95}
+    for model, results in measured.items():
+        for result in results if not per_episode else ():
+            result.pop("correct", None)
+        if as_json:
+            named = {"model": model, **({"method": method} if method else {})}
+            print_json({**named, "data": str(data), "split": split, "seed": seed, "results": results})
+            continue
+        if len(models) > 1:
+            stdout().print(model)
+        for result in results:
+            _print(result)
+
+
+def _print(result: "Result") -> None:
+    """Print a result; below it, the difference from the first model, and the same episodes enrolled or transductive."""
     console = stdout()
-    for result in results:
-        console.print(describe(result), markup=True)
-        if "tuned" in result:
-            console.print(f"  as enrolled: {describe_accuracy(result['tuned'])}", markup=True)
-        if transductive:
-            found = {name: describe_accuracy(each) for name, each in result["transductive"].items()}
-            console.print(f"  transductive: {found['balanced']}", markup=True)
-            console.print(
-                f"  unequal classes: {found['dirichlet_inductive']}, transductive {found['dirichlet']}", markup=True
-            )
+    console.print(describe(result), markup=True)
+    if "difference" in result:
+        gain = result["difference"]
+        console.print(f"  minus the first model: {gain['accuracy']:+.2f} ± {gain['ci95']:.2f} (paired)")
+    if "tuned" in result:
+        console.print(f"  as enrolled: {describe_accuracy(result['tuned'])}", markup=True)
+    if "transductive" in result:
+        found = {name: describe_accuracy(each) for name, each in result["transductive"].items()}
+        console.print(f"  transductive: {found['balanced']}", markup=True)
+        console.print(
+            f"  unequal classes: {found['dirichlet_inductive']}, transductive {found['dirichlet']}", markup=True
+        )
 
 
 def describe(result: "Result") -> str:

@@ -196,6 +196,25 @@ def test_eval_reports_every_shot_reproducibly(moths: Path, model: Path) -> None:
     assert alone["results"][0]["accuracy"] == first["results"][1]["accuracy"]
 
 
+def test_eval_compares_models_on_the_same_episodes(moths: Path, model: Path) -> None:
+    words = ("--data", moths, "--shot", 1, "--queries", 5, "--episodes", 60)
+    first, other = map(json.loads, frn("eval", model, "conv4", *words, "--per-episode", "--json").stdout.splitlines())
+    alone = json.loads(frn("eval", "conv4", *words, "--json").stdout)
+    (one,), (two,) = first["results"], other["results"]
+    gain = two.pop("difference")
+    assert "difference" not in one
+    assert two["accuracy"] == alone["results"][0]["accuracy"]
+    shares = (np.array(two["correct"]) - np.array(one["correct"])) / 25 * 100
+    assert gain["accuracy"] == pytest.approx(two["accuracy"] - one["accuracy"]) == pytest.approx(shares.mean())
+    generator = np.random.default_rng(0)
+    means = shares[generator.integers(0, 60, (20_000, 60))].mean(1)  # bootstrap
+    low, high = np.quantile(means, [0.025, 0.975])
+    assert gain["ci95"] == pytest.approx((high - low) / 2, rel=0.05)
+    printed = frn("eval", model, "conv4", *words).stdout
+    assert f"minus the first model: {gain['accuracy']:+.2f} ± {gain['ci95']:.2f} (paired)" in printed
+    assert "named twice" in frn("eval", model, model, *words).stderr
+
+
 def test_eval_reports_a_class_that_is_too_small(moths: Path, model: Path) -> None:
     result = frn("eval", model, "--data", moths, "--shot", 5)
     assert result.exit_code == 1
