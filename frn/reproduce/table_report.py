@@ -6,6 +6,7 @@ sets and runs, but no locations on this machine.
 """
 
 import math
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,11 +14,13 @@ from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
 
+import numpy as np
 from msgspec import Struct, convert
+from numpy.typing import NDArray
 
 from frn._version import __version__
 from frn.errors import FrnError
-from frn.evaluation.accuracy import Result
+from frn.evaluation.accuracy import Result, summarise
 from frn.models.header import read_header
 from frn.reproduce.tables import Elsewhere, Measurement, Quoted, Row, RunSpec, Table, data_name
 from frn.system.files import read_json
@@ -115,7 +118,6 @@ class RunStatus:
     """Status of a run as stored in its checkpoint."""
 
     finished: bool
-    seconds: float
     precision: str
     machine: str | None
     """Processor and threads, if the run recorded them."""
@@ -132,7 +134,6 @@ def run_status(run: RunSpec, locations: Locations) -> RunStatus | None:
         status = convert(
             {
                 "finished": position["epoch"] >= settings["schedule"]["epochs"],
-                "seconds": position["seconds"],
                 "precision": settings["precision"],
                 "machine": record.get("machine"),
             },
@@ -165,7 +166,15 @@ def _training(run: RunSpec, locations: Locations) -> list[Command]:
 
 def _evaluation(measurement: Measurement, locations: Locations) -> Command:
     data = locations.data_for(measurement.prepare)
-    words = ("eval", locations.result(measurement.run), *measurement.flags, "--data", str(data), "--json")
+    words = (
+        "eval",
+        locations.result(measurement.run),
+        *measurement.flags,
+        "--data",
+        str(data),
+        "--json",
+        "--per-episode",
+    )
     return Command((*words, *locations.options), locations.answer(measurement))
 
 
@@ -187,10 +196,25 @@ class Line(Struct, frozen=True, omit_defaults=True):
     figures: dict[str, Figure]
     commands: list[str] = []
     """Commands that produce it, in order."""
-    training: str = ""
-    """Training time of its runs and of the runs they start from: one time, or one per shot."""
     missing: str | None = None
     """Reason why it is not fully measured."""
+
+
+class Comparison(Struct, frozen=True, omit_defaults=True):
+    """A method minus the table's first, in points. A method is all rows on the same data that differ only by seed."""
+
+    method: str
+    shot: str
+    difference: float
+    """Difference of the means over the seeds."""
+    ci95: float
+    """Its interval over the draw of episodes."""
+    paired: bool
+    """Whether the interval is that of the differences in the same episodes; otherwise it is wider."""
+    seeds: list[float]
+    """Accuracy of each seed."""
+    verdict: str = ""
+    """ahead or behind, if the interval excludes zero and all seeds of one are above all seeds of the other."""
 
 
 class Report(Struct, frozen=True):
@@ -211,6 +235,7 @@ class Report(Struct, frozen=True):
     elsewhere: Sequence[Elsewhere]
     quoted: Sequence[Quoted] = ()
     """Results that the paper quotes from other papers."""
+    comparisons: Sequence[Comparison] = ()
 
 
 def report(table: Table, rows: Sequence[Row], locations: Locations, missing: Mapping[str, str]) -> Report:
@@ -220,6 +245,7 @@ def report(table: Table, rows: Sequence[Row], locations: Locations, missing: Map
     runs = {run.name: run for row in rows for m in row.measurements if m.name in measured for run in m.run.chain}
     found = {name: run_status(run, locations) for name, run in runs.items()}
     done = {name: status for name, status in found.items() if status}
+    lines = [_line(row, measured, done, missing.get(row.name)) for row in rows]
     return Report(
         table=table.name,
         source=table.source,
@@ -227,12 +253,57 @@ def report(table: Table, rows: Sequence[Row], locations: Locations, missing: Map
         note=table.note,
         version=__version__,
         machine=f"{processor()}, {cores()} cores",
-        rows=[_line(row, measured, done, missing.get(row.name)) for row in rows],
+        rows=lines,
         protocols=sorted({_protocol(answer) for answer in measured.values()}),
         trained=sorted({f"{run.machine or 'unknown machine'}, {run.precision}" for run in done.values()}),
         elsewhere=table.elsewhere,
         quoted=table.quoted,
+        comparisons=compare(rows, lines, measured),
     )
+
+
+def compare(rows: Sequence[Row], lines: Sequence[Line], measured: Mapping[str, Answer]) -> list[Comparison]:
+    """Compare every method with that of the first row, at each shot; answers with `correct` give paired intervals."""
+    compared: list[Comparison] = []
+    for shot in dict.fromkeys(shot for row in rows for shot in row.cells):
+        methods: dict[str, list[Figure]] = {}
+        for row, line in zip(rows, lines, strict=True):
+            alike = shot in row.cells and row.cells[shot].measurement.prepare == rows[0].measurements[0].prepare
+            if alike and line.figures[str(shot)].accuracy is not None:
+                methods.setdefault(method_of(row.label), []).append(line.figures[str(shot)])
+        if first := methods.pop(method_of(rows[0].label), None):
+            compared += [_comparison(each, shot, figures, first, measured) for each, figures in methods.items()]
+    return compared
+
+
+def method_of(label: str) -> str:
+    """Return the label of a row without its seed."""
+    return re.sub(r", seed \d+$", "", label)
+
+
+def _comparison(
+    method: str, shot: int, figures: list[Figure], first: list[Figure], measured: Mapping[str, Answer]
+) -> Comparison:
+    seeds, of_first = ([f.accuracy for f in each if f.accuracy is not None] for each in (figures, first))
+    difference = float(np.mean(seeds) - np.mean(of_first))
+    shares = [[_per_episode(measured.get(f.measurement), shot) for f in each] for each in (figures, first)]
+    paired = len({len(share) for each in shares for share in each}) == 1 and len(shares[0][0]) > 0
+    if paired:
+        ci95 = summarise(np.mean(shares[0], axis=0) - np.mean(shares[1], axis=0)).ci95
+    else:
+        ci95 = math.hypot(*(float(np.mean([f.ci95 or 0.0 for f in each])) for each in (figures, first)))
+    verdict = ""
+    if abs(difference) > ci95 and min(len(seeds), len(of_first)) > 1:
+        verdict = "ahead" if min(seeds) > max(of_first) else "behind" if max(seeds) < min(of_first) else ""
+    return Comparison(method, str(shot), difference, ci95, paired, seeds, verdict)
+
+
+def _per_episode(answer: Answer | None, shot: int) -> NDArray[np.float64]:
+    """Return the share of correct answers in each episode, or nothing if it was not stored."""
+    for result in answer.results if answer else ():
+        if result["shot"] == shot and "correct" in result:
+            return np.array(result["correct"]) / (result["way"] * result["queries"])
+    return np.empty(0)
 
 
 def _line(row: Row, measured: Mapping[str, Answer], done: Mapping[str, RunStatus], missing: str | None) -> Line:
@@ -242,14 +313,7 @@ def _line(row: Row, measured: Mapping[str, Answer], done: Mapping[str, RunStatus
         found = {each["shot"]: (each["accuracy"], each["ci95"]) for each in answer.results} if answer else {}
         own = found.get(shot, (None, None))
         figures[str(shot)] = Figure(cell.measurement.name, cell.published, cell.published_ci95, *own)
-    behind = {m.run.name: m.run for m in row.measurements if m.name in measured}
-    training = " + ".join(_minutes(run, done) for name, run in behind.items() if name in done)
-    return Line(row.name, row.label, figures, commands(row, done), training, missing)
-
-
-def _minutes(run: RunSpec, done: Mapping[str, RunStatus]) -> str:
-    before = f" after {_minutes(run.init, done)}" if run.init and run.init.name in done else ""
-    return f"{done[run.name].seconds / 60:.0f} min{before}"
+    return Line(row.name, row.label, figures, commands(row, done), missing)
 
 
 def _protocol(answer: Answer) -> str:
@@ -308,11 +372,21 @@ def markdown(found: Report) -> str:
     for line in found.rows:
         if line.missing:
             absent.setdefault(line.missing, []).append(line.label)
+    differences: dict[str, dict[str, str]] = {}
+    shots = list(dict.fromkeys(each.shot for each in found.comparisons))
+    for each in found.comparisons:
+        runs = f"{each.seeds[0]:.2f}" if len(each.seeds) == 1 else f"{min(each.seeds):.2f} to {max(each.seeds):.2f}"
+        words = f"{each.difference:+.2f} ± {each.ci95:.2f} ({runs})" + (f", {each.verdict}" if each.verdict else "")
+        differences.setdefault(each.method, {})[each.shot] = words
     text = (files("frn.reproduce") / "table.md.jinja").read_text("utf-8")
     return Template(text, trim_blocks=True, keep_trailing_newline=True).render(
         found=found,
         heads=heads,
         rows=list(zip(found.rows, zip(*columns, strict=True), strict=True)),
         absent=absent,
+        differences=[(method, [cells.get(shot, "") for shot in shots]) for method, cells in differences.items()],
+        shots=shots,
+        first=method_of(found.rows[0].label) if found.rows else "",
+        paired=all(each.paired for each in found.comparisons),
         called=dict.fromkeys(command for line in found.rows if not line.missing for command in line.commands),
     )

@@ -7,6 +7,7 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from msgspec import to_builtins
@@ -91,8 +92,8 @@ def test_interrupted_run_is_resumed_and_evaluated_once(
     assert planned == [
         f"frn train cifar-fs-conv4-short {shlex.join(FLAGS)} --precision {precision} --data {moths} "
         f"--out {runs / 'tiny'} --resume --threads 1",
-        f"frn eval {best} {shlex.join(QUICK)} --data {moths} --json --threads 1",
-        f"frn eval {best} --method simpleshot {shlex.join(QUICK)} --data {moths} --json --threads 1",
+        f"frn eval {best} {shlex.join(QUICK)} --data {moths} --json --per-episode --threads 1",
+        f"frn eval {best} --method simpleshot {shlex.join(QUICK)} --data {moths} --json --per-episode --threads 1",
     ]
     made = frn(*words, "--row", "tiny", "--json")
     assert made.exit_code == 0, made.stderr
@@ -164,7 +165,7 @@ def test_rows_without_data_are_skipped_with_the_command_to_make_it(tmp_path: Pat
     result = frn("reproduce", "class-split", "--out", tmp_path)
     assert result.exit_code == 0
     assert "cub-chen-resnet12: needs cub-raw-chen: `frn data prepare cub-raw --split chen --source" in result.stderr
-    assert "| FRN, Chen et al. | 83.35 ± 0.18 |  | 93.28 ± 0.09 |  |  |" in (tmp_path / "class-split.md").read_text()
+    assert "| FRN, Chen et al. | 83.35 ± 0.18 |  | 93.28 ± 0.09 |  |" in (tmp_path / "class-split.md").read_text()
 
 
 def test_unneeded_data_set_is_refused(tmp_path: Path) -> None:
@@ -249,6 +250,38 @@ def test_committed_tables_are_what_the_command_writes(name: str) -> None:
     assert set(said) <= {command for row in TABLES[name].rows for command in commands(row)}
 
 
+@pytest.mark.parametrize(
+    ("shares", "verdict"),
+    [
+        ({"tiny": 6, "tiny-1": 7, "other": 4, "other-1": 5}, "behind"),
+        ({"tiny": 6, "tiny-1": 5, "other": 5, "other-1": 4}, ""),
+    ],
+)
+def test_a_method_is_behind_only_if_the_interval_and_all_seeds_say_so(
+    tmp_path: Path, shares: dict[str, int], verdict: str
+) -> None:
+    """The interval is paired if every episode's answers are stored, and wider without them."""
+    cells = {name: Measurement(name=name, run=TINY, prepare="cifar-fs") for name in shares}
+    labels = ("FRN, seed 0", "FRN, seed 1", "Proto, seed 0", "Proto, seed 1")
+    table = replace(TABLE, rows=[at_both(label, cells[name]) for label, name in zip(labels, shares, strict=True)])
+    hard = np.random.default_rng(0).integers(0, 3, 200)
+    for stored_answers in (True, False):
+        for name, correct in shares.items():
+            result = {"shot": 1, "way": 5, "queries": 2, "episodes": 200, "ci95": 2.0, "seconds": 1.0}
+            result |= {"accuracy": 10.0 * (correct - hard).mean()}
+            result |= {"correct": (correct - hard).tolist()} if stored_answers else {}
+            (tmp_path / f"{name}.json").write_text(json.dumps({"results": [result], "seed": 0}))
+        found = report(table, table.rows, Locations(runs=tmp_path), {})
+        (compared,) = found.comparisons
+        assert (compared.method, compared.shot, compared.paired) == ("Proto", "1", stored_answers)
+        assert compared.difference == pytest.approx(
+            10 * (sum([*shares.values()][2:]) - sum([*shares.values()][:2])) / 2
+        )
+        assert compared.ci95 == pytest.approx(0.0 if stored_answers else 8**0.5, abs=1e-9)
+        assert compared.verdict == verdict
+        assert "Minus FRN (mean over seeds)" in markdown(found)
+
+
 def test_mistyped_table_is_ignored(tmp_path: Path) -> None:
     table = find_table("cifar-fs")
     whole = to_builtins(report(table, table.rows[:1], Locations(runs=tmp_path), {}))
@@ -279,7 +312,7 @@ def test_pre_training_comes_before_runs_that_start_from_it(tmp_path: Path) -> No
         "frn train cifar-fs-conv4-pretrain --epochs 24 --precision fp32 --data d --out r/dummy",
         "frn train cifar-fs-conv4-finetune --queries 5 --epochs 8 --init r/dummy/best.safetensors --precision fp32 "
         "--data d --out r/dummy-tuned",
-        "frn eval r/dummy-tuned/best.safetensors --data d --json",
+        "frn eval r/dummy-tuned/best.safetensors --data d --json --per-episode",
     ]
     with pytest.raises(MissingDataError, match="needs cifar-fs"):
         remaining_commands(row, Locations(runs=tmp_path))
