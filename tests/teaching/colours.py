@@ -11,7 +11,7 @@ from frn.models.header import ModelConfig
 from frn.models.model import Model
 from tests.frn.training.tiny import sampled
 
-PHOTOS = Photos(ConcatImages((sampled(4, 0, 48),)))
+PHOTOS = Photos(ConcatImages((sampled(4, 0, 48),)), side=64)
 
 
 class Colours(nn.Module):

@@ -1,7 +1,6 @@
 """Add the scripts' folder to the import path, as Python does when it runs a script, and make lessons small."""
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,10 +10,9 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "assets" / "teaching"))
 
 @pytest.fixture(autouse=True)
 def small_lessons(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lessons import blocks, teacher, whole
+    from lessons import blocks, whole
 
-    monkeypatch.setattr(teacher, "VIEW", replace(teacher.VIEW, size=64))
     monkeypatch.setattr(blocks, "BATCH", 8)
     monkeypatch.setattr(blocks, "SAMPLE", 16)
-    monkeypatch.setattr(whole, "EPISODES", ((3, 1, 1), (2, 2, 1)))
+    monkeypatch.setattr(whole, "EPISODES", ((1, 1), (2, 1)))
     monkeypatch.setattr(whole, "BATCH", 16)

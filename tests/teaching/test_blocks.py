@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 from lessons.blocks import learn_blocks
 
 from tests.teaching.colours import PHOTOS, Colours, network
@@ -13,6 +14,20 @@ def test_every_block_reproduces_its_map_better_with_more_steps() -> None:
     first, last = ([float(error) for error in re.findall(r"\d+\.\d\d", line)] for line in lines)
     assert len(first) == 14
     assert all(after < 0.6 * before for before, after in zip(first, last, strict=True)), lines
+
+
+def test_blocks_that_see_the_networks_own_maps_bring_its_last_map_closer_to_the_teachers() -> None:
+    backbone, teacher = network()[1], Colours()
+    learn_blocks(backbone, teacher, PHOTOS, 50, 0)
+    views = PHOTOS.draw(16, np.random.default_rng(1))
+
+    def error() -> float:
+        target = teacher(views)[-1].permute(0, 3, 1, 2)
+        return (backbone.blocks(PHOTOS.seen(views)) - target).square().mean().item()
+
+    before = error()
+    learn_blocks(backbone, teacher, PHOTOS, 50, 0, own=True)
+    assert error() < 0.9 * before
 
 
 def test_every_block_is_trained_and_left_in_evaluation_mode() -> None:

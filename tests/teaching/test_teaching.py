@@ -8,22 +8,32 @@ from typing import Any
 import pytest
 import torch
 from lessons import whole
-from lessons.matching import Whitening, neighbour_divergence
-from lessons.whole import Lesson, episode_classes, follow, learn_whole
+from lessons.blocks import learn_blocks
+from lessons.matching import MuonAdamW, Whitening, neighbour_divergence, orthogonalised
+from lessons.teacher import at_locations
+from lessons.whole import STAGES, Lesson, Stage, episode_classes, follow, learn_whole
 from PIL import Image
 
 from frn.errors import FrnError
-from frn.models.model import load_model
+from frn.models.model import Model, load_model
 from frn.training.runs.run import RunResult, RunSettings
 from tests.benchmarks.scripts import invoke
 from tests.frn.training.tiny import assert_same
 from tests.teaching.colours import PHOTOS, Colours, network
 
 
-def run(folder: Path, *, stop_after: int | None = None, resume: bool = False) -> RunResult:
+def run(
+    folder: Path,
+    *,
+    model: Model | None = None,
+    share: float = 0.6,
+    stop_after: int | None = None,
+    resume: bool = False,
+) -> RunResult:
     taken: list[int] = []
+    stage = Stage(epochs=1, rate=1e-2, share=share, weight=0.7)
     return learn_whole(
-        Lesson(network()[0], Colours(), PHOTOS, 1, 0), folder, 1, RunSettings(resume=resume),
+        Lesson(model or network()[0], Colours(), PHOTOS, [1.0], stage, 0), folder, RunSettings(resume=resume),
         report=lambda step, loss: taken.append(step), stop=lambda: stop_after is not None and len(taken) >= stop_after,
     )  # fmt: skip
 
@@ -36,30 +46,25 @@ def test_stopped_teaching_resumes_with_bit_identical_results(tmp_path: Path, mon
     assert_same(tmp_path / "whole" / "best.safetensors", tmp_path / "parts" / "best.safetensors")
 
 
-@pytest.mark.parametrize(("episodes_from", "steps", "share"), [(1, 12, 0.7), (0, 16, 0.99)])
-def test_student_learns_to_agree_with_its_teacher_before_and_during_episodes(
-    episodes_from: int, steps: int, share: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("share", [0.0, 0.6])
+def test_student_learns_to_agree_with_its_teacher_without_and_with_episodes(
+    share: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in {"STEPS": steps, "FIRST": episodes_from, "RATE": 1e-2}.items():
-        monkeypatch.setattr(whole, name, value)
-    assert run(tmp_path).finished
-    # The first step has no episode in either case, and so other statistics than the later ones.
-    found = [json.loads(line)["map"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()][1:]
-    assert max(found[-4:]) < share * min(found[:4])
-
-
-def test_episodes_start_after_the_first_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(whole, "STEPS", 4)
-    assert run(tmp_path).finished
+    monkeypatch.setattr(whole, "STEPS", 12)
+    model, backbone = network()
+    learn_blocks(backbone, Colours(), PHOTOS, 30, 0)
+    assert run(tmp_path, model=model, share=share).finished
     lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
-    assert ["episode" in line for line in lines] == [False, False, True, True]
+    errors = [line["map"] for line in lines]
+    assert sum(errors[-4:]) < 0.9 * sum(errors[:4])
+    assert {"episode" in line for line in lines} == {share > 0}
 
 
 def test_labelled_photos_have_enough_classes_for_episodes() -> None:
     part = PHOTOS.images.parts[0]
     assert [len(places) for places in episode_classes(part)] == [12] * 4
-    with pytest.raises(FrnError, match="episodes need 3 classes of at least 3 photos, and it has 2"):
-        episode_classes(replace(part, sizes=(24, 22, 2)))
+    with pytest.raises(FrnError, match="episodes need two classes of at least 3 photos, and it has 1"):
+        episode_classes(replace(part, sizes=(46, 2)))
 
 
 def test_statistics_of_two_kinds_of_batches_are_those_of_both_together() -> None:
@@ -73,6 +78,19 @@ def test_statistics_of_two_kinds_of_batches_are_those_of_both_together() -> None
     both = batches.flatten(0, 1)
     torch.testing.assert_close(norm.running_mean, both.mean((0, 2, 3)), atol=0.05, rtol=0)
     torch.testing.assert_close(norm.running_var, both.var((0, 2, 3)), atol=0.2, rtol=0)
+
+
+@pytest.mark.parametrize("shape", [(6, 40), (40, 6)])
+def test_muon_takes_steps_of_the_size_of_adamw_along_all_directions(shape: tuple[int, int]) -> None:
+    torch.manual_seed(0)
+    gradient = torch.randn(shape) * torch.logspace(0, -2, shape[1])
+    values = torch.linalg.svdvals(orthogonalised(gradient))
+    assert 0.6 < values.min() < values.max() < 1.3
+    weights = torch.nn.Parameter(torch.zeros(*shape, 1, 1))
+    optimizer = MuonAdamW([{"params": [weights], "muon": True, "weight_decay": 0.0}], lr=0.1)
+    weights.grad = gradient.view_as(weights)
+    optimizer.step()
+    assert weights.square().mean().sqrt().item() == pytest.approx(0.2 * 0.1, rel=0.3)
 
 
 def test_same_features_have_the_same_neighbours() -> None:
@@ -92,20 +110,42 @@ def test_whitening_takes_the_square_root_of_the_spread() -> None:
     assert whitening.distance(sample, sample).item() == pytest.approx(0, abs=1e-6)
 
 
-def test_a_student_is_taught_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_maps_of_a_larger_image_are_interpolated_at_the_students_locations() -> None:
+    # Strides are centred on odd pixels: locations of 7 x 7 are centred on pixels 31, 63, ... of 224.
+    centres = ((torch.arange(7.0) + 1) * 32 - 0.5) / 224
+    maps = centres[:, None].expand(7, 7)[None, :, :, None]
+    expected = ((torch.arange(6.0) + 1) * 32 - 0.5) / 192
+    torch.testing.assert_close(at_locations(maps, 224, 7 / 6)[0, :, 2, 0], expected)
+
+
+def test_a_student_is_taught_from_the_command_line_in_stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     timm = pytest.importorskip("timm", reason="the extra `timm` is not installed")
     monkeypatch.setenv("FRN_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(whole, "STEPS", 1)
+    for name, stage in STAGES.items():
+        monkeypatch.setitem(STAGES, name, replace(stage, epochs=1, seeds=stage.seeds[:2]))
     torch.save(timm.create_model("tf_efficientnet_lite0").state_dict(), tmp_path / "teacher.pth")
     for name, (start, end) in {"named/train": (0, 12), "other": (0, 8)}.items():
         for i, image in enumerate(PHOTOS.images.parts[0].images()[start:end]):
             file = tmp_path / name / f"kind {i // 4}" / f"{i}.png"
             file.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(image).save(file)
-    words: list[Any] = ["--data", tmp_path / "named", "--photos", tmp_path / "other", "--out", tmp_path / "run"]
-    words += ["--steps", 1, "--epochs", 1]
-    result = invoke("teach", *words, "--weights", tmp_path / "teacher.pth")
+    out = tmp_path / "run"
+    words: list[Any] = ["--data", tmp_path / "named", "--photos", tmp_path / "other", "--out", out, "--steps", 1]
+    words += ["--weights", tmp_path / "teacher.pth", "--side", 64, "--teacher-side", 96]
+    result = invoke("teach", *words)
     assert result.exit_code == 0, result.stderr
-    taught = load_model(tmp_path / "run")
+    taught = load_model(out)
     assert taught.feature_maps(torch.rand(1, 3, 64, 64)).shape == (1, 4, 320)
     assert taught.record["teacher"] == "timm:tf_efficientnet_lite0"
+    means = [name for name in STAGES if "mean_of" in load_model(out / f"{name}.safetensors").record]
+    assert means == ["episodes", "further", "varied"]
+    before, after, mean = (load_model(out / name) for name in ("further.safetensors", "varied-5", "varied.safetensors"))
+    for value, old, new in zip(mean.parameters(), before.parameters(), after.parameters(), strict=True):
+        torch.testing.assert_close(value, (old + new) / 2)
+
+    assert "is not empty. Add --resume" in invoke("teach", *words).stderr.replace("\n", " ")
+    (out / "best.safetensors").rename(tmp_path / "first.safetensors")
+    (out / "varied.safetensors").unlink()  # as if the last stage had been stopped
+    assert invoke("teach", *words, "--resume").exit_code == 0
+    assert_same(tmp_path / "first.safetensors", out / "best.safetensors")

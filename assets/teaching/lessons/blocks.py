@@ -2,7 +2,8 @@
 
 A block sees the teacher's map before its own, and learns the teacher's map after it. So every block is a small
 regression problem with a target for each location, which takes far fewer photos than training the network at once
-(Wang et al., Progressive Blockwise Knowledge Distillation, 2018).
+(Wang et al., Progressive Blockwise Knowledge Distillation, 2018). Later the blocks see the network's own maps, still
+without gradients between blocks, and learn to make up for the errors of the blocks before them.
 """
 
 import copy
@@ -15,10 +16,10 @@ from torch import Tensor, nn
 
 from frn.backbones.litenet import InvertedResidual, LiteNet
 from lessons.matching import CLIP, Whitening, move_average
-from lessons.teacher import Photos, seen
+from lessons.teacher import Photos
 
-RATE, BATCH = 4e-3, 32
-"""Highest learning rate, and photos of a step."""
+RATE, OWN_RATE, BATCH = 4e-3, 2e-3, 32
+"""Highest learning rates with the teacher's maps and with the network's own, and photos of a step."""
 SAMPLE = 384
 """Number of photos on which the distributions of the teacher's maps are estimated."""
 
@@ -26,8 +27,8 @@ SAMPLE = 384
 def sample_maps(teacher: nn.Module, photos: Photos, seed: int) -> list[Tensor]:
     """Return maps (n, h, w, c) of the teacher after all blocks."""
     generator = np.random.default_rng([seed, 1])
-    asked = [teacher(photos.draw(BATCH, generator)) for _ in range(SAMPLE // BATCH)]
-    return [torch.cat(maps) for maps in zip(*asked, strict=True)]
+    batches = [teacher(photos.draw(BATCH, generator)) for _ in range(SAMPLE // BATCH)]
+    return [torch.cat(maps) for maps in zip(*batches, strict=True)]
 
 
 def learn_blocks(
@@ -37,27 +38,35 @@ def learn_blocks(
     steps: int,
     seed: int,
     report: Callable[[str], None] = lambda line: None,
+    *,
+    own: bool = False,
 ) -> None:
-    """Train all blocks for some steps; weights and statistics become their running mean over the steps."""
+    """Train all blocks for some steps; weights and statistics become their running mean over the steps.
+
+    A block sees the teacher's map before it or, with `own`, the network's.
+    """
     network.to(memory_format=torch.channels_last).train()
     units = [nn.Sequential(*network.blocks[:2]), *network.blocks[2:]]
     maps = sample_maps(teacher, photos, seed)
     whitenings = [Whitening(each.flatten(0, 2)) for each in maps]
-    for place, unit in enumerate(units):
-        _start(unit, maps[place], maps[place - 1])
-    averaged = copy.deepcopy(network)
-    optimizer = torch.optim.AdamW(network.parameters(), lr=RATE, betas=(0.9, 0.98), weight_decay=0.02)
-    generator = np.random.default_rng([seed, 0])
+    if not own:
+        for place, unit in enumerate(units):
+            _start(unit, maps[place], maps[place - 1])
+    averaged, highest = copy.deepcopy(network), OWN_RATE if own else RATE
+    optimizer = torch.optim.AdamW(network.parameters(), lr=highest, betas=(0.9, 0.98), weight_decay=0.02)
+    generator = np.random.default_rng([seed, 2 * own])
     for step in range(steps):
         views = photos.draw(BATCH, generator)
-        told = teacher(views)
-        inputs = [seen(views), *(each.permute(0, 3, 1, 2) for each in told)]
-        optimizer.param_groups[0]["lr"] = RATE * min(1, (step + 1) / 80) * 0.5 * (1 + math.cos(math.pi * step / steps))
+        x, targets = photos.seen(views), teacher(views)
+        rate = highest * min(1, (step + 1) / 80) * 0.5 * (1 + math.cos(math.pi * step / steps))
+        optimizer.param_groups[0]["lr"] = rate
         optimizer.zero_grad(set_to_none=True)
         losses = []
-        for unit, x, target, whitening in zip(units, inputs, told, whitenings, strict=False):
-            loss = whitening.error(unit(x).permute(0, 2, 3, 1), target)
+        for unit, target, whitening in zip(units, targets, whitenings, strict=True):
+            y = unit(x)
+            loss = whitening.error(y.permute(0, 2, 3, 1), target)
             loss.backward()
+            x = y.detach() if own else target.permute(0, 3, 1, 2)
             nn.utils.clip_grad_norm_(unit.parameters(), CLIP)
             losses.append(loss.item())
         optimizer.step()

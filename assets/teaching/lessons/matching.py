@@ -1,7 +1,10 @@
-"""How a student's features are compared with a teacher's, and the running mean of weights.
+"""How a student's features are compared with a teacher's, the running mean of weights, and the optimizer.
 
 Shape letters: b views, d channels of the student, f features of the teacher, c channels of both.
 """
+
+import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -13,6 +16,8 @@ CLIP = 2.0
 """Norm to which the gradient of a step is clipped."""
 AVERAGING = 0.998
 """Fraction of the running mean of the weights that is kept in each step."""
+MOMENTUM = 0.95
+"""Fraction of Muon's momentum that is kept in each step."""
 
 
 @torch.no_grad()
@@ -64,3 +69,41 @@ def neighbour_divergence(student: Tensor, teacher: Tensor) -> Tensor:
 def _likeness(features: Tensor) -> Tensor:
     unit = F.normalize(features - features.mean(0), dim=1)
     return unit @ unit.mT
+
+
+class MuonAdamW(torch.optim.AdamW):
+    """AdamW; in groups with `muon`, the convolutions of one pixel have an orthogonalised momentum instead (Muon).
+
+    Source: Jordan et al., Muon: An optimizer for hidden layers in neural networks, 2024. The factor of the rate gives
+    a step the size that it has with AdamW (Liu et al., Muon is Scalable for LLM Training, 2025).
+    """
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        """Take a step; the gradients of the groups with `muon` are used up."""
+        for group in self.param_groups:
+            for weights in group["params"] if group.get("muon") else ():
+                if weights.grad is None:
+                    continue
+                state = self.state[weights]
+                if not state:  # AdamW expects a step in every state that it loads
+                    state.update(step=torch.tensor(0.0), momentum=torch.zeros_like(weights))
+                momentum = state["momentum"].lerp_(weights.grad, 1 - MOMENTUM)
+                direction = orthogonalised(weights.grad.lerp(momentum, MOMENTUM).flatten(1))
+                size = 0.2 * math.sqrt(max(direction.shape))
+                weights.mul_(1 - group["lr"] * group["weight_decay"])
+                weights.add_(direction.view_as(weights), alpha=-group["lr"] * size)
+                weights.grad = None  # so that AdamW leaves these weights alone
+        return super().step(closure)
+
+
+def orthogonalised(matrix: Tensor) -> Tensor:
+    """Return a matrix with the same singular vectors as (m, n), whose singular values are all near one.
+
+    Five Newton-Schulz steps with the coefficients of Muon, after which the values lie between about 0.7 and 1.2.
+    """
+    x = (matrix.mT if len(matrix) > matrix.shape[1] else matrix) / (matrix.norm() + 1e-7)
+    for _ in range(5):
+        square = x @ x.mT
+        x = 3.4445 * x + (-4.7750 * square + 2.0315 * square @ square) @ x
+    return x.mT if len(matrix) > matrix.shape[1] else x
