@@ -3,6 +3,7 @@
     python assets/benchmarks/tune.py DATA... --split val --model resnet9-photo
     python assets/benchmarks/tune.py DATA... --split val test --way 5 20 50 --method
     python assets/benchmarks/tune.py DATA... --split . --method logreg       DATA/CLASS/photo, and one other classifier
+    python assets/benchmarks/tune.py DATA... --model resnet9-photo frn-photo runs/mine      tables that compare models
     python assets/benchmarks/tune.py                  measures how long the choice takes
 
 Classes and photos of each data set (DATA/val/CLASS/photo) are drawn at random. Photos that are not enrolled are
@@ -14,6 +15,9 @@ and then over data sets, in percent:
     ece                 expected calibration error of `tuned`
     rejected, caught    share of known and of unknown photos rejected; `stated` is the expected share
     share, auroc        AUROC of the explained share with the trained alpha, and of the familiarity
+
+Several models are compared by `tuned` on the same photos and draws, in one table for each way. Its last rows have the
+mean over data sets, and by how much it differs from the last model's, with the 95% interval over draws.
 """
 
 import argparse
@@ -132,6 +136,44 @@ def speed(prior: Prior) -> None:
         print(f"{way} x {shot}: {min(taken)[0]:.3f} s, {min(taken)[1]:.3f} s of processor time", flush=True)
 
 
+def accuracies(extractor: Extractor, classes: list[Floats], way: int, draws: int) -> Floats:
+    """Return the accuracy as enrolled, in percent: a row for each of `SHOTS`, with a column for each draw."""
+    rows = []
+    for shot in SHOTS:
+        enough = [maps for maps in classes if len(maps) >= shot + 5]
+        size = min(way or len(enough), len(enough))
+        rows.append([measure(extractor, enough, size, shot, seed, ())["tuned"] for seed in range(draws)])
+    return 100 * np.array(rows, dtype=float)
+
+
+def compare(names: Sequence[str], roots: list[Path], splits: list[str], ways: Sequence[int], draws: int | None) -> None:
+    """Print a table for each way, with a column for each model."""
+    models = [load_extractor(name, "cpu") for name in names]
+    sets = [[features(model, [root / split for split in splits]) for model in models] for root in roots]
+    for way in ways:
+        count = draws or DRAWS.get(way, 1)
+        table = np.array(  # data, model, shot, draw
+            [[accuracies(*pair, way, count) for pair in zip(models, maps, strict=True)] for maps in sets]
+        )
+        print(f"\n| {way or 'all'} classes | {' | '.join(names)} |\n{'|---' * (len(names) + 1)}|")
+        for root, maps, rows in zip(roots, sets, table, strict=True):
+            print_row(f"{root.name} ({len(maps[0])})", rows.mean(2))
+        print_row("mean", table.mean((0, 3)))
+        gains = table[:, -1:] - table[:, :-1]
+        spread = 1.96 * np.sqrt((gains.var(3, ddof=1) / count).sum(0)) / len(roots)
+        print_row(f"{names[-1]} ahead by", gains.mean((0, 3)), spread)
+
+
+def print_row(name: str, values: Floats, spread: Floats | None = None) -> None:
+    """Print a row of a table in Markdown: values (models, shots) and their intervals."""
+    texts = [[f"{value:.1f}" for value in row] for row in values]
+    if spread is not None:
+        texts = [
+            [f"{x:+.1f} ± {s:.1f}" for x, s in zip(*pair, strict=True)] for pair in zip(values, spread, strict=True)
+        ]
+    print(f"| {name} | {' | '.join(' / '.join(row) for row in texts)} |", flush=True)
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -139,7 +181,8 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--split", nargs="+", default=["val"])
     parser.add_argument("--way", type=int, nargs="+", default=WAYS)
     parser.add_argument("--method", nargs="*", choices=CLASSICAL, default=[*CLASSICAL])
-    parser.add_argument("--model", default="resnet9-photo")
+    parser.add_argument("--model", nargs="+", default=["resnet9-photo"], help="Several print tables that compare them.")
+    parser.add_argument("--draws", type=int, help="Number of draws of a table.")
     parser.add_argument("--json", action="store_true")
     return parser
 
@@ -147,7 +190,10 @@ def parser() -> argparse.ArgumentParser:
 def main() -> None:
     """Print a table, or a JSON line per data set."""
     options = parser().parse_args()
-    extractor = load_extractor(options.model, "cpu")
+    if options.data and len(options.model) > 1:
+        compare(options.model, options.data, options.split, options.way, options.draws)
+        return
+    extractor = load_extractor(options.model[0], "cpu")
     if not options.data:
         speed(extractor.prior)
         return

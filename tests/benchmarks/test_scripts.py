@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import bench
+import numpy as np
 import pytest
 import torch
 import typer
 
+from frn.data.synthetic import draw_moth, species
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model, save_model
@@ -121,6 +123,35 @@ def test_memory_is_compared_with_ctx(monkeypatch: pytest.MonkeyPatch) -> None:
     refused = invoke("memory", "--side", 7)
     assert refused.exit_code == 1
     assert "Conv-4 makes maps of 64 channels, 5 x 5 or 10 x 10. Add --head-only for others." in refused.stderr
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Path:
+    """Make six classes of ten rendered moths."""
+    for label in range(6):
+        home = tmp_path / "pool" / f"moth {label}"
+        home.mkdir(parents=True)
+        for number in range(10):
+            draw_moth(species(label), np.random.default_rng([label, number]), 32).save(home / f"{number}.png")
+    return tmp_path / "pool"
+
+
+def test_models_are_compared_on_the_same_photos_and_draws(
+    pool: Path, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import tune
+
+    monkeypatch.setattr(tune, "SHOTS", (1, 5))
+    tune.compare(["conv4", str(model), str(model)], [pool], ["."], [5], 3)
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in capsys.readouterr().out.splitlines()[1:]]
+    assert [row[0] for row in rows] == ["5 classes", "---", "pool (6)", "mean", f"{model} ahead by"]
+    assert rows[2][1:] == rows[3][1:]
+    assert rows[2][2] == rows[2][3] != rows[2][1]
+    assert rows[4][2] == "+0.0 ± 0.0 / +0.0 ± 0.0"
+    (gain, _), (other, _), (mine, _) = (
+        [float(x.split()[0]) for x in cell.split(" / ")] for cell in (rows[4][1], *rows[3][1:3])
+    )
+    assert gain == pytest.approx(mine - other, abs=0.11)
 
 
 def documented() -> list[str]:
