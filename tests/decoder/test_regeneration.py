@@ -50,6 +50,7 @@ def test_rate_falls_to_a_quarter_after_each_fifth_of_the_epochs() -> None:
     assert rates == pytest.approx([0.01, 0.01, 0.01 / 4, 0.01 / 16, 0.01 / 256])
 
 
+@pytest.mark.nightly
 def test_decoder_learns_without_changing_its_model(images: StoredImages, tmp_path: Path) -> None:
     model = small()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}

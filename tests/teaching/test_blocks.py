@@ -3,11 +3,13 @@
 import re
 
 import numpy as np
+import pytest
 from lessons.blocks import learn_blocks
 
 from tests.teaching.colours import PHOTOS, Colours, network
 
 
+@pytest.mark.nightly
 def test_every_block_reproduces_its_map_better_with_more_steps() -> None:
     lines: list[str] = []
     learn_blocks(network()[1], Colours(), PHOTOS, 50, 0, lines.append)

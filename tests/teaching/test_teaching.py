@@ -46,6 +46,7 @@ def test_stopped_teaching_resumes_with_bit_identical_results(tmp_path: Path, mon
     assert_same(tmp_path / "whole" / "best.safetensors", tmp_path / "parts" / "best.safetensors")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("share", [0.0, 0.6])
 def test_student_learns_to_agree_with_its_teacher_without_and_with_episodes(
     share: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -39,6 +39,7 @@ def drawn_norm(channels: int) -> nn.BatchNorm2d:
     return norm
 
 
+@pytest.mark.nightly
 @needs_compiler
 def test_compiled_results_gradients_and_statistics_equal_those_of_plain_functions() -> None:
     torch.manual_seed(0)
@@ -70,6 +71,7 @@ def test_compiled_results_gradients_and_statistics_equal_those_of_plain_function
             torch.testing.assert_close(weight.grad.double(), true.grad, rtol=1e-3, atol=1e-2)
 
 
+@pytest.mark.nightly
 @needs_compiler
 def test_compiled_backbone_trains_to_the_same_result() -> None:
     torch.manual_seed(0)
@@ -94,6 +96,7 @@ def test_compiled_backbone_trains_to_the_same_result() -> None:
     assert all(torch.equal(value, before[key]) for key, value in compiled.state_dict().items())
 
 
+@pytest.mark.nightly
 @needs_compiler
 def test_one_loop_handles_maps_of_all_sizes() -> None:
     """Compiling again for each size would take seconds."""
@@ -118,6 +121,7 @@ def test_networks_without_such_blocks_are_refused() -> None:
         compile_blocks(nn.Sequential(nn.Conv2d(3, 4, 3)))
 
 
+@pytest.mark.nightly
 @needs_compiler
 def test_compiled_run_trains_identically_and_resumes_with_bit_identical_results(tmp_path: Path) -> None:
     torch.set_num_threads(1)

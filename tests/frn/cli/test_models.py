@@ -216,6 +216,7 @@ def added(folder: Path, name: str = "mine") -> Path:
     return home
 
 
+@pytest.mark.nightly
 def test_killed_removal_leaves_the_model_complete_or_gone(tmp_path: Path) -> None:
     folder = tmp_path / "added-models"
     step = 0
@@ -239,6 +240,7 @@ def served_file(address: str, folder: Path) -> str:
     return urllib.request.urlretrieve(address, folder / address.rpartition("/")[2])[0]
 
 
+@pytest.mark.nightly
 def test_killed_add_leaves_the_model_complete_or_absent(
     fetch_from: pytest.MonkeyPatch, served: str, tmp_path: Path
 ) -> None:

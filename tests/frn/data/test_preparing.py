@@ -145,6 +145,7 @@ prepare("cub-cropped", [Path(sys.argv[1])], Path(sys.argv[2]), unofficial=True)
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(os.name == "nt", reason="no SIGKILL")
 def test_killed_preparation_completes_when_repeated(birds: Path, tmp_path: Path) -> None:
     out, whole = tmp_path / "out", tmp_path / "whole"

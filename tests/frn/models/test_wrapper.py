@@ -57,6 +57,7 @@ def small_network() -> nn.Module:
     return nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 16, 3, 2, 1), nn.ReLU())
 
 
+@pytest.mark.nightly
 def test_torchvision_network_learns_in_a_custom_loop() -> None:
     """The loop in docs/guides/library.md, as easyfsl users would write it."""
     dataset = Blobs(transform=v2.Compose([v2.RandomHorizontalFlip(), v2.ToDtype(torch.float32)]))
@@ -95,6 +96,7 @@ def test_documented_code_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     assert (tmp_path / "birds.onnx").stat().st_size > 1_000_000
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # torch runs by_class without compiling it
 def test_documented_loop_with_torch_compile_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.compile", partial(torch.compile, backend="aot_eager"))  # inductor takes a minute

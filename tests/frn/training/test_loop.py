@@ -25,6 +25,7 @@ from frn.training.runs.run import RunSettings
 from tests.frn.training.tiny import CLEAR, TINY, Objective, assert_same, pretraining, quick
 
 
+@pytest.mark.nightly
 def test_episodes_can_be_learned(tmp_path: Path) -> None:
     """The loss falls well below chance level on a few classes."""
     torch.set_num_threads(1)
@@ -92,6 +93,7 @@ def test_too_small_classes_are_reported_before_anything_is_written(tmp_path: Pat
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("objective", ["frn-pretrain", "average-pretrain"])
 def test_pretraining_learns_the_classes_and_saves_a_plain_model(tmp_path: Path, objective: Objective) -> None:
     torch.set_num_threads(1)

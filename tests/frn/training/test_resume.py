@@ -143,6 +143,7 @@ assert run("killed") == 0
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
 def test_repeatedly_killed_run_ends_with_the_same_weights(tmp_path: Path) -> None:
     """Train in forks of a fresh interpreter: this one may have torch threads, for which a fork would wait."""

@@ -4,44 +4,51 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from frn_tui.engine.worker_queues import Job
+from frn_tui.client.protocol import parse
+from frn_tui.engine.worker_queues import Job, serve
 
-from tests.tui.engine.conftest import Engine, first
+from tests.tui.engine.conftest import Engine, Message, first
+
+Requests = dict[str, tuple[str, dict[str, Any]]]
 
 
-def test_each_request_checks_for_cancellation_as_often_as_recorded(
-    engine: Engine, members: dict[str, list[Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Five classes of three photos each, and a folder of four photos."""
+@pytest.fixture
+def requests(engine: Engine, members: dict[str, list[Path]], tmp_path: Path) -> Requests:
+    """Return an event, if there is one for each chunk, and the arguments of each operation that takes long."""
     few = {name: [str(path) for path in own] for name, own in first(members, 3).items()}
     state, paths = engine.state(first(members, 3)), [path for own in few.values() for path in own]
-    (tmp_path / "photos" / "deep").mkdir(parents=True)
-    for number, path in enumerate(paths[:4]):
-        (tmp_path / "photos" / "deep" / f"{number}.png").write_bytes(Path(path).read_bytes())
-    folder, bundle = str(tmp_path / "photos"), str(tmp_path / "b.zip")
-    requests: list[tuple[str, dict[str, Any], int]] = [
-        ("embed", {"paths": paths}, 31),
-        ("classes", {"state": state}, 22),
-        ("query", {"paths": paths}, 46),
-        ("compare", {"classes": few, "models": ["conv4"]}, 2),
-        ("scan", {"path": folder}, 7),
-        ("stamp", {"paths": paths}, 16),
-        ("relocate", {"folder": folder, "sizes": {"0" * 32: 1}}, 7),
-        ("bundle", {"path": bundle, "state": state}, 37),
-        ("unpack", {"path": bundle, "folder": str(tmp_path / "new")}, 16),
-        ("export", {"path": str(tmp_path / "c.onnx")}, 2),
-        ("preview", {"path": paths[0], "columns": 4, "rows": 2}, 2),
-    ]
-    checks, check = [0], Job.check
+    engine.done("classes", state=state)
+    engine.done("bundle", path=str(tmp_path / "b.zip"), state=state)
+    return {
+        "embed": ("embedded", {"paths": paths}),
+        "classes": ("", {"state": state}),
+        "query": ("answer", {"paths": paths}),
+        "compare": ("progress", {"classes": few, "models": ["conv4", "resnet12-small"]}),
+        "scan": ("", {"path": str(Path(paths[0]).parents[1])}),
+        "stamp": ("", {"paths": paths}),
+        "relocate": ("", {"folder": str(Path(paths[0]).parents[1]), "sizes": {"0" * 32: 1}}),
+        "bundle": ("progress", {"path": str(tmp_path / "new.zip"), "state": state}),
+        "unpack": ("progress", {"path": str(tmp_path / "b.zip"), "folder": str(tmp_path / "new")}),
+        "export": ("", {"path": str(tmp_path / "c.onnx")}),
+        "preview": ("", {"path": paths[0], "columns": 4, "rows": 2}),
+    }
 
-    def counting(job: Job) -> None:
-        checks[0] += 1
-        check(job)
 
-    monkeypatch.setattr(Job, "check", counting)
-    found = {}
-    for op, arguments, _ in requests:
-        checks[0] = 0
-        engine.done(op, **arguments)
-        found[op] = checks[0]
-    assert found == {op: expected for op, _, expected in requests}
+def test_cancelled_request_ends_after_its_first_chunk(engine: Engine, requests: Requests, tmp_path: Path) -> None:
+    for op, (event, arguments) in requests.items():
+        if event:
+            cancelled = engine.ask(op, cancel_at=event, **arguments)
+            assert (cancelled.end["end"], len(cancelled.told(event))) == ("cancelled", 1), op
+    assert [path.name for path in tmp_path.iterdir() if path.name in ("new", "new.zip", "c.onnx")] == []
+
+
+def test_request_that_was_cancelled_while_it_waited_does_nothing(
+    engine: Engine, requests: Requests, tmp_path: Path
+) -> None:
+    for op, (_, arguments) in requests.items():
+        messages: list[Message] = []
+        job = Job(1, parse({"op": op, **arguments}), messages.append)
+        job.cancelled.set()
+        serve(engine.handlers[op], job)
+        assert len(messages) == 1, op
+    assert [path.name for path in tmp_path.iterdir() if path.name in ("new", "new.zip", "c.onnx")] == []

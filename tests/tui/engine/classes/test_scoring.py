@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from frn_tui.client.protocol import MAPPED
 from frn_tui.engine.classes.enrolled_classes import EnrolledClasses, enroll_class
-from frn_tui.engine.worker_queues import Job
 
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.extractor import Extractor
@@ -105,22 +104,3 @@ def test_example_is_judged_by_leave_one_out_as_in_the_library(engine: Engine, me
 def test_photos_are_read_only_until_the_request_is_cancelled(engine: Engine, members: dict[str, list[Path]]) -> None:
     asked = engine.ask("embed", paths=[str(path) for path in members["moth 40"][:4]], cancel_at="embedded")
     assert (asked.end["end"], len(asked.told("embedded"))) == ("cancelled", 1)
-
-
-@pytest.mark.parametrize(("op", "count"), [("classes", 22), ("query", 46)])
-def test_each_step_checks_whether_it_is_still_wanted(
-    engine: Engine, members: dict[str, list[Path]], monkeypatch: pytest.MonkeyPatch, op: str, count: int
-) -> None:
-    """Five classes of three photos each."""
-    few, checks, check = first(members, 3), [0], Job.check
-    state = engine.state(few)
-    if op != "classes":
-        engine.done("classes", state=state)
-
-    def counting(job: Job) -> None:
-        checks[0] += 1
-        check(job)
-
-    monkeypatch.setattr(Job, "check", counting)
-    engine.done(op, state=state, paths=[str(path) for paths in few.values() for path in paths], shot=1)
-    assert checks == [count]

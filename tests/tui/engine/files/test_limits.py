@@ -52,15 +52,15 @@ def test_folder_that_cannot_be_listed_is_reported(
 
 
 def test_splits_in_any_case_are_not_classes_but_a_further_folder_makes_classes(bare: Engine, tmp_path: Path) -> None:
+    home = tmp_path / "data"
     for name in ("Train", "VAL"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "a.png").touch()
-    reason = bare.done("scan", path=str(tmp_path))["reason"]
-    if not (tmp_path / "cache").exists():
-        assert reason.startswith(f"{tmp_path}: contains the splits of a data set, not classes. Choose one of them: ")
-    (tmp_path / "jay").mkdir()
-    (tmp_path / "jay" / "a.png").touch()
-    assert list(bare.done("scan", path=str(tmp_path))["classes"]) == ["jay", "Train", "VAL"]
+        (home / name).mkdir(parents=True)
+        (home / name / "a.png").touch()
+    reason = bare.done("scan", path=str(home))["reason"]
+    assert reason.startswith(f"{home}: contains the splits of a data set, not classes. Choose one of them: ")
+    (home / "jay").mkdir()
+    (home / "jay" / "a.png").touch()
+    assert list(bare.done("scan", path=str(home))["classes"]) == ["jay", "Train", "VAL"]
 
 
 @pytest.mark.parametrize(
