@@ -145,6 +145,7 @@ def draw(folder: Path, data: bytes) -> Path:
     return folder
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(os.name == "nt", reason="needs signals")
 def test_edits_older_than_five_seconds_survive_any_kill(private_state: Path, moths: Path, tmp_path: Path) -> None:
     chance = random.Random(KILLS)

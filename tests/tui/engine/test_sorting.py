@@ -330,6 +330,7 @@ def test_the_journal_lists_moves_and_ignores_incomplete_and_changed_lines(bare: 
 KINDS = ("move", "link", "twin", "disk", "no call")
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize("kind", KINDS)
