@@ -1,5 +1,6 @@
 """A request that is no longer needed ends before its next chunk of work."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 from frn_tui.client.protocol import parse
 from frn_tui.engine.worker_queues import Job, serve
 
-from tests.tui.engine.conftest import Engine, Message, first
+from tests.tui.engine.conftest import Engine, first
 
 Requests = dict[str, tuple[str, dict[str, Any]]]
 
@@ -46,7 +47,7 @@ def test_request_that_was_cancelled_while_it_waited_does_nothing(
     engine: Engine, requests: Requests, tmp_path: Path
 ) -> None:
     for op, (_, arguments) in requests.items():
-        messages: list[Message] = []
+        messages: list[Mapping[str, object]] = []
         job = Job(1, parse({"op": op, **arguments}), messages.append)
         job.cancelled.set()
         serve(engine.handlers[op], job)
