@@ -325,7 +325,7 @@ def test_exported_file_is_checked_and_classifies_identically(moths: Path, model:
     assert result.exit_code == 0, result.stderr
     exported = json.loads(result.stdout)
     assert exported["difference"] <= 5e-6
-    names = ["README.md", "features.onnx", "head.onnx", "preprocess.onnx"]
+    names = ["README.md", "SHA256SUMS", "features.onnx", "head.onnx", "preprocess.onnx"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
     again = frn("export", "--model", model, "--out", tmp_path / "with", "--classes", moths / "test")
     assert again.exit_code == 0, again.stderr

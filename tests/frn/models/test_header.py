@@ -75,6 +75,13 @@ def rewrite(data: bytes, **changes: object) -> bytes:
     return struct.pack("<Q", len(text)) + text + data[8 + length :]
 
 
+def test_model_replaces_a_model_with_a_longer_header(tmp_path: Path) -> None:
+    """The first byte of a model file is part of the length of its header."""
+    for data in ("moths", "moths" * 10, "moths" * 100):
+        save_model(small_model(), tmp_path / "m.safetensors", {"data": data})
+        assert load_model(tmp_path / "m.safetensors").record == {"data": data}
+
+
 @pytest.mark.parametrize(
     "model", sorted((assets_folder() / "models").glob("*.safetensors")), ids=lambda path: path.stem
 )

@@ -28,7 +28,6 @@ from frn.training.runs.run import RunFolder
 ROOT = Path(__file__).parents[3]
 GUARDS = {"frn/system/files.py", "frn/system/file_sets.py", "frn/system/processes/locks.py"}
 ELSEWHERE = {
-    "export/frn_export/formats.py:_to_openvino": "in a temporary folder",
     "frn/cli/shell/console.py:plain_ending": "to the null device",
     "frn/cli/use/group.py:_copy": "in a new folder",
     "frn/data/pixel_cache.py:_build": "in a new folder",
