@@ -1,0 +1,159 @@
+"""Compare the heads' logits and gradients with the official code of their authors, and both with a float64 SVD.
+
+    git clone https://github.com/Tsingularity/FRN
+    python assets/benchmarks/faithful.py --frn FRN
+
+`--tdm` takes a clone of leesb7426/CVPR2022-Task-Discrepancy-Maximization-for-Fine-grained-Few-Shot-Classification.
+
+The folders' code is run. The truth needs no inverse: singular values give the projection, and its derivative is written
+out. Shape letters are those of `frn.ridge.reconstruction`.
+"""
+
+import copy
+import importlib
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Annotated, Any
+
+import torch
+import typer
+from torch import Tensor
+
+from frn.cli.shell.console import print_table, user_errors
+from frn.errors import FrnError
+from frn.heads.frn import FRNHead
+from frn.heads.tdm import TDMFRNHead
+
+Errors = Callable[[Tensor, Tensor], Tensor]
+LAYERS = {"within": "prt_self", "between": "prt_other", "query": "qry_self", "wide": "linear1", "norm": "bn1"}
+LAYERS |= {"narrow": "linear2"}
+"""Names of TDM's layers in its authors' code."""
+
+
+class _Projection(torch.autograd.Function):
+    """Project query locations (n, d) by P = S^T (S S^T + lam I)^-1 S of every class: (way, n, d)."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, pool: Tensor, lam: float) -> Tensor:
+        left, values, right = torch.linalg.svd(pool, full_matrices=False)
+        kept = (values**2 / (values**2 + lam))[:, None]
+        ctx.save_for_backward(query, left * (values / (values**2 + lam))[:, None], kept, right)
+        return (query @ right.mT * kept) @ right
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
+        query, scaled, kept, right = ctx.saved_tensors
+        of_projector = query.mT @ gradient  # dP = K^T dS (I - P) + its transpose, with K = (S S^T + lam I)^-1 S
+        through = scaled @ (right @ (of_projector + of_projector.mT))
+        of_pool = through - (through @ right.mT * kept) @ right
+        return ((gradient @ right.mT * kept) @ right).sum(0), of_pool, None
+
+
+def true_logits(head: FRNHead | TDMFRNHead, support: Tensor, query: Tensor) -> Tensor:
+    """Return the logits of a head whose reconstruction is that of `_Projection`."""
+    frn = head.frn if isinstance(head, TDMFRNHead) else head
+    pool, locations = support.flatten(1, 2), query.flatten(0, 1)
+    projected = _Projection.apply(locations, pool, frn.lam(*pool.shape[1:]).item())
+    difference = (frn.rho() * projected - locations).unflatten(1, query.shape[:2])  # way, q, r, d
+    if isinstance(head, TDMFRNHead):
+        difference = difference * head.weights(support, query)[:, :, None]
+    logits: Tensor = -frn.gamma * difference.square().sum(-1).mean(-1).mT
+    return logits
+
+
+@contextmanager
+def modules_of(folder: Path) -> Iterator[Callable[[str], Any]]:
+    """Import modules named `models.…` from a folder, and forget them afterwards."""
+    sys.path.insert(0, str(folder))
+    try:
+        yield importlib.import_module
+    except ImportError as error:
+        raise FrnError(
+            f"{folder}: is not the official code ({error}). Clone the repository named by --help."
+        ) from error
+    finally:
+        sys.path.remove(str(folder))
+        for name in [name for name in sys.modules if name.partition(".")[0] == "models"]:
+            del sys.modules[name]
+
+
+def official(folder: Path, head: FRNHead | TDMFRNHead) -> Errors:
+    """Return the logits of the official code in a folder, with the parameters of our head."""
+    args = SimpleNamespace(TDM=True, resnet=False, model="FRN", noise=False)
+    with modules_of(folder) as load:
+        model = load("models.FRN").FRN
+        if not isinstance(head, TDMFRNHead):
+            frn, owner = head, SimpleNamespace()
+        else:
+            frn, weights = head.frn, load("models.TDM").TDM(args).to(head.frn.alpha.dtype).eval()
+            renamed = {
+                ".".join(LAYERS.get(part, part) for part in k.split(".")): v
+                for k, v in head.weights.state_dict().items()
+            }
+            weights.load_state_dict(renamed)
+            owner = SimpleNamespace(args=args, TDM=weights)
+
+    def logits(support: Tensor, query: Tensor) -> Tensor:
+        way, _, r, d = support.shape
+        maps = (query[None], support) if isinstance(head, TDMFRNHead) else (query.reshape(-1, d), support.flatten(1, 2))
+        errors: Tensor = model.get_recon_dist(owner, *maps, frn.alpha, frn.beta)
+        return -frn.gamma * errors.view(len(query), r, way).mean(1)
+
+    return logits
+
+
+def differences(compared: Errors, head: FRNHead | TDMFRNHead, support: Tensor, query: Tensor) -> list[float]:
+    """Return the relative differences from the truth of logits, and of gradients for query and support."""
+    weight = torch.randn(len(query), len(support), generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    exact = copy.deepcopy(head).double()
+    results = []
+    for logits, dtype in ((compared, support.dtype), (lambda s, q: true_logits(exact, s, q), torch.float64)):
+        maps = [m.to(dtype, copy=True).requires_grad_() for m in (support, query)]
+        found = logits(*maps)
+        of_support, of_query = torch.autograd.grad((found * weight.to(dtype)).sum(), maps)
+        results.append([m.detach().double() for m in (found, of_query, of_support)])
+    return [float((ours - truth).norm() / truth.norm()) for ours, truth in zip(*results, strict=True)]
+
+
+def episode(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Return a 5-way 1-shot episode of random maps of Conv-4 (r = 25, d = 64), half of whose values are zero."""
+    generator = torch.Generator().manual_seed(0)
+    draw = [torch.randn(*shape, generator=generator, dtype=torch.float64) for shape in ((5, 1, 25, 64), (40, 25, 64))]
+    return draw[0].relu().to(dtype), draw[1].relu().to(dtype)
+
+
+@user_errors()
+def main(
+    frn: Annotated[Path | None, typer.Option(help="Clone of Tsingularity/FRN.")] = None,
+    tdm: Annotated[Path | None, typer.Option(help="Clone of the official code of TDM.")] = None,
+) -> None:
+    """Print a table of relative differences from the truth, ours and theirs."""
+    torch.manual_seed(0)
+    rows = []
+    for name, head, folder in (("FRN", FRNHead(), frn), ("TDM over FRN", TDMFRNHead(64).eval(), tdm)):
+        for alpha in (0.0, -9.0):
+            own = head.frn if isinstance(head, TDMFRNHead) else head
+            own.alpha.data.fill_(alpha)
+            own.beta.data.fill_(0.1)
+            for dtype in (torch.float64, torch.float32):
+                typed = copy.deepcopy(head).to(dtype)
+                codes: dict[str, Errors] = {"frn": typed}
+                if folder is not None:
+                    words = ["git", "-C", str(folder), "rev-parse", "--short", "HEAD"]
+                    commit = subprocess.run(words, check=False, capture_output=True, text=True).stdout.strip()
+                    codes[f"authors, {commit or 'unknown commit'}"] = official(folder.absolute(), typed)
+                torch.set_default_dtype(dtype)  # the authors make lambda I in the default type
+                for code, logits in codes.items():
+                    found = differences(logits, head, *episode(dtype))
+                    shown = (f"{value:.1e}" for value in found)
+                    rows.append((name, f"{alpha:g}", str(dtype)[6:], code, *shown))
+                torch.set_default_dtype(torch.float32)
+    print_table(("head", "alpha", "type", "code", "logits", "query gradient", "support gradient"), rows)
+
+
+if __name__ == "__main__":
+    typer.run(main)
