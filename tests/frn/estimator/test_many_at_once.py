@@ -123,7 +123,8 @@ def test_a_photo_without_a_label_is_refused(cheap: FewShotClassifier, label: Any
 
 
 def test_scoring_matches_labels_loosely(cheap: FewShotClassifier) -> None:
-    cheap.fit([photo(0), photo(1)], ["Ivory Gull", "É"])
+    cheap.fit([photo(0), photo(1)], ["Ivory Gull", "E\u0301"])
+    assert cheap.classes_.tolist() == ["Ivory Gull", "É"]
     with pytest.warns(FrnWarning, match="'ivory_gull' is matched to the class 'Ivory Gull'"):
         assert cheap.score([like(0), like(1)], ["ivory_gull", "E\u0301"]) == 1
     with pytest.warns(FrnWarning, match="'Ivory Gul' is not a class; the nearest name is 'Ivory Gull'"):
@@ -158,6 +159,14 @@ def test_grey_and_transparent_arrays_are_read() -> None:
     assert (np.asarray(open_photo(grey)[1]) == grey).all()
     clear = np.dstack([photo(1), np.zeros((32, 32), dtype=np.uint8)])
     assert (np.asarray(open_photo(clear)[1]) == 255).all()
+
+
+def test_shape_is_part_of_a_photo() -> None:
+    pixels = photo(1)
+    wide, narrow = (open_photo(pixels.reshape(-1, width, 3)) for width in (64, 16))
+    assert wide[0] != narrow[0]
+    tensor: Any = torch.from_numpy(pixels.reshape(3, -1, 4))  # (3, h, 4), not (h, w, 4)
+    assert open_photo(tensor)[1].size == (4, 256)
 
 
 @pytest.mark.parametrize(

@@ -27,11 +27,12 @@ from frn.errors import FrnError
 from frn.estimator.labels import as_labels
 from frn.images.transforms import EvaluationTransform
 from frn.inference.feature_cache import content_key
+from frn.inference.onnx_runtime import ForeignModel, OwnModel
 from frn.inference.project import load_project, save_project
 from frn.inference.session import Support
 from frn.models.header import ModelConfig
 from frn.models.model import Model, save_model
-from frn.models.zoo import assets_folder
+from frn.models.zoo import assets_folder, shipped_extractors
 
 MOTHS = sorted((assets_folder() / "samples" / "moths").iterdir())[:3]
 
@@ -153,6 +154,16 @@ def test_copies_give_the_same_answers(small: FewShotClassifier, copied: Any) -> 
     assert other.partial_fit(255 - x[:1], [9]).classes_.tolist() == [0, 1, 2, 9]
 
 
+def test_a_copy_trusts_its_model_no_more_than_the_original(small: FewShotClassifier, tmp_path: Path) -> None:
+    path = tmp_path / "mine.onnx"
+    path.write_bytes(shipped_extractors()["conv4"].read_bytes())
+    for original in (clone(small), clone(small).set_params(model=path)):
+        fitted = original.fit(*photos())
+        copied = pickle.loads(pickle.dumps(fitted))
+        kinds = [type(each._fitted.classifier.extractor.session) for each in (fitted, copied)]
+        assert kinds == [OwnModel if original.model == "conv4" else ForeignModel] * 2
+
+
 def test_partial_fit_equals_one_fit(small: FewShotClassifier, tmp_path: Path) -> None:
     x, y = photos()
     whole = clone(small).fit(x, y)
@@ -220,6 +231,7 @@ def test_photos_marked_as_none_of_the_classes_stay_marked(small: FewShotClassifi
     assert known[0] == known[1]
     copied.partial_fit({first: files[first][3:4]}).save(path, replace=True)
     assert [other.key for other in load_project(path).state.others] == [other.key for other in others]
+    assert len(copied._fitted.classifier.calibration.others) == 3
     copied.partial_fit({last: files[last][:1]}).save(path, replace=True)
     assert [other.key for other in load_project(path).state.others] == [other.key for other in others[1:]]
 

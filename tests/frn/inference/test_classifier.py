@@ -230,6 +230,8 @@ def test_photos_marked_as_no_class_are_used_in_the_calibration(moths: Path) -> N
     assert classifier.calibration.rule.least >= plain.rule.least
     familiar = [classifier.predict(embedded.maps).familiarity for _, embedded in read(classifier, others[:5])]
     np.testing.assert_allclose(classifier.calibration.others, familiar, rtol=1e-5)
+    classifier.enroll({"a": first[:4], "b": second[:4]}, [first[0], others[0]])  # an example does not count
+    assert [photo.path for photo in classifier.state.others] == others[:1]
     classifier.enroll({"a": first[:4], "b": second[:4]})
     assert not len(classifier.calibration.others)
 

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -144,7 +145,7 @@ def harm(**changes: Any) -> Callable[[dict[str, Any]], object]:
         (harm(version=2), "of version 2; this program reads up to 1. Install a newer frn"),
         (harm(version="x"), "with an unknown version"),
         (harm(format="other"), "is JSON, but not a project"),
-        (harm(threshold=7), "the threshold must be between"),
+        (harm(threshold=7), "the threshold must be a number between 0 and 1"),
         (harm(threshold=[]), "damaged project"),
         (harm(classes=3), "damaged project"),
         (harm(model={}), "damaged project .'id' is missing"),
@@ -245,8 +246,8 @@ def test_other_photos_are_saved_and_keep_their_unknown_keys(tmp_path: Path) -> N
     path.write_text(json.dumps(document))
     loaded = load_project(path)
     assert loaded.state.others == (other,)
-    save_project(path, loaded)
-    assert json.loads(path.read_text())["others"][0]["stars"] == 3
+    save_project(path, replace(loaded, state=State(others=(replace(other, size=7),))))  # it was replaced
+    assert json.loads(path.read_text())["others"] == [{**document["others"][0], "size": 7}]
     save_project(path, Project(MODEL, State(), load_project(path).document), replace=True)
     assert json.loads(path.read_text())["others"] == []
     document["others"] *= 2

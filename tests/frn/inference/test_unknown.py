@@ -197,12 +197,13 @@ def test_expected_rates_are_described_in_one_line() -> None:
 
 
 def test_calibration_by_hand() -> None:
-    """Five supports of two classes, whose energy is 4 and whose distances are 1."""
+    """Five supports of two classes, whose energy is 4; their distances are 1 to the own class and 4 to the other."""
     errors = np.array([[0.0, 1.0], [0.25, 1.0], [1.0, 0.04], [4.0, 0.64], [1.0, 0.81]])
-    labels, whole, distances = np.array([0, 0, 1, 1, 1]), np.full(5, 4.0), np.ones((5, 2))
+    labels, whole = np.array([0, 0, 1, 1, 1]), np.full(5, 4.0)
+    distances = np.where(labels[:, None] == np.arange(2), 1.0, 4.0)
     found = calibrate(errors, labels, whole, distances, 0.25, np.array([0.1, 0.7]))
     known = 1 - np.array([0, 0.25 / 2, 0.04 / 2, 0.64 / 4, 0.81 / 2])  # the root of 4 times the rival's error
-    strangers = 1 - np.array([1 / 4, 1 / 4, 1 / 4, 4 / 4, 1 / 4])  # with one class left, its rival is the energy
+    strangers = 1 - np.array([1, 1, 1, 4, 1]) / 2  # with one class left, its rival is the energy, at distance 4
     np.testing.assert_allclose(found.known, known)
     np.testing.assert_allclose(found.strangers, strangers)
     assert found.rule.weight == 0.5

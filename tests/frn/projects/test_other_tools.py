@@ -38,9 +38,12 @@ LABEL_STUDIO = [
     },
     {
         "data": {"image": "/data/local-files/?d=b.jpg"},
-        "annotations": [{"result": [{"value": {"choices": ["wren"]}}]}, {"was_cancelled": True, "result": []}],
+        "annotations": [
+            {"result": [{"value": {"choices": ["wren"]}}]},
+            {"was_cancelled": True, "result": [{"value": {"choices": ["jay"]}}]},
+        ],
     },
-    {"data": {"image": "c.jpg"}, "annotations": []},
+    {"data": {"image": "0123abcd-c.jpg"}, "annotations": []},
 ]
 LABELME = {
     "imagePath": "..\\a.jpg",
@@ -87,7 +90,7 @@ def test_exports_are_read_as_a_file_a_folder_and_a_zip(
     for photos in class_files(root).members.values():
         assert all(path.parent == root / "images" for path in photos)
     unlabelled = class_files(root).skipped
-    assert unlabelled == ([f"{root / name}: c.jpg is skipped: it has no label"] if "result" in name else [])
+    assert unlabelled == ([f"{root / name}: 0123abcd-c.jpg is skipped: it has no label"] if "result" in name else [])
 
 
 def test_a_labelme_folder_has_a_file_per_photo(tmp_path: Path) -> None:
@@ -126,7 +129,10 @@ def test_exports_that_cannot_be_read_give_one_line(tmp_path: Path, files: dict[s
     assert len(str(told.value).splitlines()) == 1
 
 
-@pytest.mark.parametrize("content", ["{}", "[]", "{", '{"shapes": 1}', "<a/>", "<!ENTITY x 'y'>"])
+ENTITY = CVAT.replace("wren", "&x;").replace("<annotations>", '<!DOCTYPE a [<!ENTITY x "wren">]><annotations>')
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", "{", '{"shapes": 1}', "<a/>", ENTITY])
 def test_other_json_and_xml_is_not_an_export(tmp_path: Path, content: str) -> None:
     for name in ("x.json", "x.xml"):
         (tmp_path / name).write_text(content)
@@ -141,15 +147,31 @@ def test_other_json_and_xml_is_not_an_export(tmp_path: Path, content: str) -> No
         ('"sep=,"\r\nFile Name,Class\r\na.jpg,jay\r\n', ["a.jpg"]),
         ("image path\tCategory\na.jpg\tjay\n", ["a.jpg"]),
         ("path,label\nb.jpg,unknown\na.jpg,jay\n", ["a.jpg"]),
+        ("path,label\n blank.jpg,jay\n a.jpg,jay\n~/b.jpg,jay\n", [" blank.jpg", "a.jpg", "b.jpg"]),
     ],
 )
-def test_tables_of_spreadsheets_are_read(tmp_path: Path, text: str, expected: list[str]) -> None:
+def test_tables_of_spreadsheets_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, expected: list[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / " blank.jpg").touch()
     (tmp_path / "x.csv").write_text(text)
-    assert found(tmp_path / "x.csv") == {"jay": expected}
-    assert class_files(tmp_path / "x.csv").skipped == []
+    read = class_files(tmp_path / "x.csv")
+    assert (read.members, read.skipped) == ({"jay": [tmp_path / name for name in expected]}, [])
 
 
-def test_decimal_commas_between_commas_are_explained(tmp_path: Path) -> None:
-    (tmp_path / "x.csv").write_text("path,label,x,y,width,height\na.jpg,jay,1,5,2,5,30,40\n")
-    with pytest.raises(FrnError, match=r"row 2 is skipped: it has 8 columns, the first row 6; put text with a comma"):
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            "path,label,x,y,width,height\na.jpg,jay,1,5,2,5,30,40\n",
+            "row 2 is skipped: it has 8 columns, the first row 6; put text with a comma",
+        ),
+        ("sep=;\npath;label\n;jay\n", "row 3 is skipped: it has no photo"),
+        ("path,label\na.jpg,unknown\nb.jpg,None\n", r"has no class, only photos that belong to none \(None, unknown\)"),
+    ],
+)
+def test_tables_without_a_usable_row_are_explained(tmp_path: Path, text: str, reason: str) -> None:
+    (tmp_path / "x.csv").write_text(text)
+    with pytest.raises(FrnError, match=reason):
         class_files(tmp_path / "x.csv")

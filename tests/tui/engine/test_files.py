@@ -143,6 +143,15 @@ def test_a_project_is_unchanged_by_a_round_trip_and_keeps_unknown_fields(
     for file in (path, other):
         assert json.loads(file.read_text())["mood"] == "fine"
         assert len(json.loads(file.read_text())["classes"]) == 4
+    copied = tmp_path / "copy.frn.json"
+    copied.write_bytes(path.read_bytes())
+    save: dict[str, Any] = {"state": loaded["state"], "replace": False, "origin": str(path)}
+    assert engine.ask("save", path=str(copied), **save).end["code"] == EXISTS  # equal, but not the opened one
+    started_again = Engine(build_handlers(os.getpid()))  # it does not know what was loaded
+    started_again.done("open_model", model="conv4")
+    assert started_again.ask("save", path=str(path), **save).end["code"] == EXISTS
+    started_again.done("save", path=str(path), **{**save, "replace": True})
+    assert json.loads(path.read_text())["mood"] == "fine"
     assert "must end in .frn.json" in engine.ask("save", path=str(tmp_path / "z"), state=state).reason
     assert "cannot be read" in engine.ask("load", path=str(tmp_path / "away.frn.json")).reason
 
@@ -303,3 +312,7 @@ def test_only_messages_go_to_the_pipe_and_everything_else_to_the_log(tmp_path: P
     subprocess.run([sys.executable, "-c", code, str(log)], capture_output=True, check=True)
     assert log.read_bytes() == b"one two"  # the log is restarted once it exceeds 1 MiB
     assert log.stat().st_mode & 0o777 == 0o600
+    other = tmp_path / "other name"
+    other.hardlink_to(log)
+    subprocess.run([sys.executable, "-c", code, str(log)], capture_output=True, check=True)
+    assert log.read_bytes() == other.read_bytes() == b"one two"  # nothing is written under another name

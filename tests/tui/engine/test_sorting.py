@@ -446,6 +446,7 @@ def test_a_photo_at_neither_path_after_a_kill_is_reported(tmp_path: Path) -> Non
 def test_undo_that_was_done_already_succeeds_but_a_copy_in_the_way_is_reported(bare: Engine, tmp_path: Path) -> None:
     photo, place = tmp_path / "x.jpg", tmp_path / "out" / "jay" / "x.jpg"
     photo.write_text("1")
+    (tmp_path / "out").mkdir()
     done = bare.sort(folder=str(tmp_path / "out"), photos=[[str(photo), "jay"]], move=True)
     undo: dict[str, Any] = {"journal": done["journal"], "photos": [[str(photo), str(place), False]], "back": True}
     photo.write_text("1")  # somebody copied it back
@@ -455,6 +456,7 @@ def test_undo_that_was_done_already_succeeds_but_a_copy_in_the_way_is_reported(b
     for _ in range(2):
         assert bare.move(**undo)["places"] == {str(place): str(photo)}
         assert (photo.exists(), place.exists()) == (True, False)
+    assert list((tmp_path / "out").iterdir()) == []  # the user's folder stays, that of the move does not
     photo.unlink()
     assert [path for path, _ in bare.move(**undo)["failed"]] == [str(place)]  # the photo is gone
 

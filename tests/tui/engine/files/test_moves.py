@@ -11,7 +11,8 @@ from frn_tui.engine.files import moves
 from frn_tui.engine.files.moves import TAIL, MoveJournal, _encode, _settled, settle_all
 
 from frn.errors import FrnError
-from frn.system.files import open_to_append
+from frn.system.files import LOCK, beside, open_to_append
+from frn.system.processes.locks import Lock
 
 
 @pytest.mark.parametrize("before", [0, 1])
@@ -100,16 +101,21 @@ def test_outcome_of_an_interrupted_move(
 
 
 def test_settling_reads_all_journals_but_no_other_files(state_folder: Path, tmp_path: Path) -> None:
-    sources = []
+    sources, journals = [], []
     for name in ("a", "b", "c"):
         sources.append(tmp_path / f"{name}.jpg")
         journal = MoveJournal()
         target = tmp_path / f"moved {name}.jpg"
         target.write_text("photo")
         journal._write({"move": str(sources[-1]), "to": str(target), "bytes": 5})
+        journals.append(journal.path)
     journal.path.rename(journal.path.with_name("notes.jsonl"))
+    busy = Lock(beside(journals[0], LOCK))
+    assert busy.acquire()  # its program is still moving photos
+    assert settle_all()[0] == {str(sources[1]): str(tmp_path / "moved b.jpg")}
+    busy.release()
     places, gone = settle_all()
-    assert places == {str(source): str(tmp_path / f"moved {source.name}") for source in sources[:2]}
+    assert places == {str(sources[0]): str(tmp_path / "moved a.jpg")}
     assert gone == []
     assert settle_all() == ({}, [])
 
