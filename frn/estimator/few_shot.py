@@ -24,7 +24,17 @@ from frn.inference.extractor import Extractor, Tta
 from frn.inference.feature_cache import Maps
 from frn.inference.onnx_runtime import Device, OwnModel
 from frn.inference.project import Document, ModelReference, Project, load_project, save_project
-from frn.inference.session import Duplicate, State, Support, build_state, check_threshold, with_absent
+from frn.inference.session import (
+    Duplicate,
+    State,
+    Support,
+    build_state,
+    check_threshold,
+    describe_copies,
+    find_copies,
+    with_unused,
+    without_copies,
+)
 from frn.models.zoo import DEFAULT_MODEL, resolve
 from frn.projects.class_files import class_files
 from frn.system.files import write_atomically
@@ -85,7 +95,7 @@ class FewShotClassifier:
         *,
         level: int | None = None,
     ) -> Self:
-        """Enroll classes, replacing earlier ones. A photo given twice to a class counts once.
+        """Enroll classes, replacing earlier ones. Copies of a photo in a class count once.
 
         Args:
             X: the photos of each class by its label; a list of photos, together with `y`; or the path of class folders,
@@ -94,7 +104,8 @@ class FewShotClassifier:
             level: level of the class folders, 1 or 2, if a path has two levels of folders.
 
         Warns:
-            FrnWarning: for each file of a path that is skipped.
+            FrnWarning: for each file of a path that is skipped, and for photos that are not used because they are near
+                copies of others of their class, or the same photo, saved again, is in another class.
 
         Raises FrnError if a photo cannot be read or is given to two classes, a class has no photo, or the model is
         rejected.
@@ -193,7 +204,7 @@ class FewShotClassifier:
         if any(support.path == NO_FILE for entry in classifier.state.classes for support in entry.supports):
             raise FrnError("only photos that are files can be saved in a project; some were images or arrays")
         state = dataclasses.replace(classifier.state, threshold=classifier.threshold_override)
-        state = with_absent(state, fitted.listed)
+        state = with_unused(state, fitted.listed, classifier.copies)
         reference = ModelReference.of(str(fitted.opened[0]), classifier.extractor, path.parent)
         document = fitted.document | {"labels": label_type(fitted.labels)}
         save_project(path, Project(reference, state, document), replace=replace)
@@ -215,7 +226,7 @@ class FewShotClassifier:
         for each in skipped:
             warnings.warn(str(each), stacklevel=2)
         labels = read_labels(list(classifier.classes), project.document.get("labels"))
-        loaded._now = Fitted(classifier, labels, loaded._parameters, project.document, state)
+        loaded._now = Fitted(classifier, labels, loaded._parameters, project.document, state, classifier.looks)
         return loaded
 
     def export_onnx(self, path: str | Path) -> None:
@@ -260,7 +271,7 @@ class FewShotClassifier:
             state |= {"maps": classifier.example_maps(), "threshold": classifier.threshold_override}
             state |= {"trusted": isinstance(classifier.extractor.session, OwnModel), "opened": fitted.opened}
             state |= {"document": fitted.document, "listed": fitted.listed, "others": classifier.other_maps}
-            state |= {"where": classifier.extractor.where}
+            state |= {"looks": fitted.looks, "where": classifier.extractor.where}
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -270,7 +281,7 @@ class FewShotClassifier:
         if "extractor" in state:
             trusted = state["trusted"]  # as when the extractor was first opened
             extractor = Extractor(state["extractor"], state["where"], trusted=trusted, device=self.device)
-            names = ("classes", "labels", "maps", "others", "threshold", "opened", "document", "listed")
+            names = ("classes", "labels", "maps", "others", "threshold", "opened", "document", "listed", "looks")
             self._adopt(extractor, *(state[name] for name in names))
 
     def _forget(self) -> None:
@@ -316,6 +327,11 @@ class FewShotClassifier:
         state, duplicates = build_state(examples.items())
         state = _renumbered(state, before)
         _refuse_contradictions(duplicates, examples)
+        looks = {**(fitted.looks if fitted else {}), **{each.key: each.look for each in found}}
+        copies = find_copies(state, looks)
+        for note in describe_copies(state, copies):
+            warnings.warn(str(note), FrnWarning, stacklevel=3)
+        state = without_copies(state, copies)
         maps = {**(fitted.classifier.example_maps() if fitted else {}), **{each.key: each.maps for each in found}}
         apart = {each.key: (photo, each.maps) for photo, each in zip(others, embed_all(extractor, others), strict=True)}
         known = state.holders().keys() | {other.key for other in state.others}
@@ -326,7 +342,11 @@ class FewShotClassifier:
             other_maps = {**fitted.classifier.other_maps, **other_maps}
         document, listed = (fitted.document, fitted.listed) if fitted else ({}, State())
         threshold = check_threshold(self.threshold)
-        self._adopt(extractor, state, all_labels, maps, other_maps, threshold, self._parameters, document, listed)
+        used = (extractor, state, all_labels, maps, other_maps, threshold, self._parameters, document, listed, looks)
+        self._adopt(*used)
+        if fitted:
+            copies = fitted.classifier.copies | copies
+        self._fitted.classifier.copies = copies
 
     def _adopt(
         self,
@@ -339,13 +359,14 @@ class FewShotClassifier:
         opened: tuple[object, ...],
         document: Document,
         listed: State,
+        looks: Mapping[str, bytes],
     ) -> None:
         classifier = classifier_over(extractor)
         classifier.threshold_override = None if threshold is None else float(threshold)  # JSON needs a float
         classifier.adopt(state, maps)
         classifier.mark_others({other.key: others[other.key] for other in state.others if other.key in others})
         classifier.maps = {key: maps[key] for key in state.holders()}
-        self._now = Fitted(classifier, labels, opened, document, listed)
+        self._now = Fitted(classifier, labels, opened, document, listed, looks)
 
     def _table(
         self, photos: Sequence[Photo], row: Callable[[Prediction], Mapping[str, float]], transductive: bool = False

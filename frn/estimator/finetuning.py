@@ -17,8 +17,11 @@ from numpy.typing import NDArray
 from frn.errors import FrnError
 from frn.estimator.loading import load_extractor
 from frn.evaluation.accuracy import Accuracy, summarise
+from frn.inference.classifier import listed_state, usable_examples
+from frn.inference.extractor import Embedded
 from frn.inference.feature_cache import FeatureStore, Maps
 from frn.inference.onnx_runtime import Device
+from frn.inference.session import without_copies
 from frn.ridge.enrolment import Array, ClassScorer, Floats, enroll, pool_rows
 from frn.ridge.tuning import Prior, tune_by_leave_one_out
 
@@ -57,16 +60,12 @@ def finetune(model: str, classes: Mapping[str, Sequence[Path]], device: Device =
     extractor = load_extractor(model, device)
     if extractor.head is None:
         raise FrnError(f"{model}: was trained as {extractor.method}, but only models with the head frn are fine-tuned")
-    labels = [name for name, paths in classes.items() for _ in paths]
-    found: dict[str, dict[str, Maps]] = {name: {} for name in classes}
-    broken = []
     read = extractor.read((path for paths in classes.values() for path in paths), store=FeatureStore())
-    for name, (_, outcome) in zip(labels, read, strict=True):
-        if isinstance(outcome, FrnError):
-            broken.append(outcome)
-        else:
-            found[name][outcome.key] = outcome.maps  # a repeated photo counts once
-    pools = [np.stack([*maps.values()]) for maps in found.values() if maps]
+    outcomes = [outcome for _, outcome in read]
+    state, copies, broken = usable_examples(listed_state(classes), outcomes)
+    maps = {each.key: each.maps for each in outcomes if isinstance(each, Embedded)}
+    used = without_copies(state, copies).classes  # copies in several parts would be classified by each other
+    pools = [np.stack([maps[support.key] for support in entry.supports]) for entry in used]
     if (large := sum(len(pool) >= FOLDS for pool in pools)) < 2:
         raise FrnError(
             f"{large} of {len(classes)} classes have {FOLDS} photos or more; fine-tuning needs two such classes. Add "

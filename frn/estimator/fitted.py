@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +46,8 @@ class Fitted:
     """The loaded project, including keys that this version does not know."""
     listed: State
     """Classes of the loaded project, also with missing photos, which stay in the project."""
+    looks: Mapping[str, bytes]
+    """Looks of the examples by content key (`near_copies`)."""
 
     def labels_of(self, names: Iterable[str]) -> Labels:
         """Return the labels of classes by their internal names."""

@@ -24,8 +24,12 @@ MIDDLE = 0.8
 """Share of a look's width that is searched in other looks."""
 SCALES, STEP = (0.64, 0.68, 0.72, 0.76, 0.8, 0.85, 0.9, 0.95, 1.0), 0.07
 """Sizes of the parts and the distance between them, as shares of a look's width: crops of a fifth are still found."""
-LEAST, LEAST_WHOLE = 0.97, 0.9
-"""Smallest correlations of near copies, of a part and of whole looks."""
+LEAST, LEAST_WHOLE, LEAST_SAVED = 0.97, 0.9, 0.97
+"""Smallest correlations of near copies, of a part and of whole looks; and of whole looks of the same photo.
+
+Different photos of one object before one background, such as coins, correlate up to 0.95; the same photo saved again,
+or with half or twice the side, at least 0.98.
+"""
 COLOURFUL, HUES = 25, 0.3
 """Distance of a colour from grey from which hues are compared, and the smallest cosine of equal hues."""
 BLOCK, KEPT = 64, 2000
@@ -85,12 +89,12 @@ class Looks:
             found.append(best)
         return np.concatenate(found)
 
-    def nearness(self, others: "Looks") -> Floats:
+    def nearness(self, others: "Looks", least_whole: float = LEAST_WHOLE) -> Floats:
         """Return the correlation of near copies, and 0 for other photos, (n, m)."""
         part = self.holds(others)
         part = np.maximum(part, part.T if others is self else others.holds(self).T)
         whole = self.whole @ others.whole.T
-        near = (part >= LEAST) | (whole >= LEAST_WHOLE)
+        near = (part >= LEAST) | (whole >= least_whole)
         return np.where(near & self.colours_allow(others), np.maximum(part, whole), 0)
 
     def colours_allow(self, others: "Looks") -> NDArray[np.bool_]:
@@ -100,23 +104,30 @@ class Looks:
         return ~both | (self.hues @ others.hues.T >= HUES * length[:, None] * other_length)
 
 
-def copy_sets(looks: Sequence[bytes]) -> list[list[int]]:
+def copy_sets(looks: Sequence[bytes], least_whole: float = LEAST_WHOLE) -> list[list[int]]:
     """Return the photos that are not near copies of an earlier one, each with its own near copies."""
     every = Looks(looks)
     sets: dict[int, list[int]] = {}
-    for place, row in enumerate(every.nearness(every).tolist()):
+    for place, row in enumerate(every.nearness(every, least_whole).tolist()):
         first = max(sets, key=row.__getitem__, default=place)
         sets.setdefault(first if row[first] and first != place else place, []).append(place)
     return list(sets.values())
 
 
 def saved_again(looks: Sequence[bytes]) -> list[tuple[int, int]]:
-    """Return the pairs of photos whose whole looks correlate: saved again, resized, or with other colours."""
+    """Return the pairs of photos that were saved again, resized to half or more, or got other colours."""
     every, pairs = Looks(looks), []
+    # Unit vectors that correlate are close, and so are their projections on the means of 8 x 8 cells.
+    cells = 4 * every.whole.reshape(-1, 8, 4, 8, 4).mean((2, 4)).reshape(-1, 64)
+    lengths = np.square(cells).sum(1)
     for first in range(0, len(looks), BLOCK):
-        block = Looks(looks[first : first + BLOCK])
-        alike = block.colours_allow(every) & (block.whole @ every.whole.T >= LEAST_WHOLE)
-        pairs += [(first + row, other) for row, other in np.argwhere(alike).tolist() if first + row < other]
+        rows = slice(first, first + BLOCK)
+        products = cells[rows] @ cells.T - (lengths[rows, None] + lengths) / 2
+        close = np.flatnonzero((products >= LEAST_SAVED - 1 - 1e-4).any(0))
+        block, others = Looks(looks[rows]), Looks([looks[place] for place in close.tolist()])
+        alike = block.colours_allow(others) & (block.whole @ others.whole.T >= LEAST_SAVED)
+        found = [(first + row, int(close[column])) for row, column in np.argwhere(alike).tolist()]
+        pairs += [(one, other) for one, other in found if one < other]
     return pairs
 
 

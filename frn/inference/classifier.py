@@ -20,14 +20,25 @@ from frn.inference.enrolled_form import (
     form_key,
     from_bytes,
     head_of,
+    store_copies,
     store_head,
+    stored_copies,
     stored_head,
     to_bytes,
 )
 from frn.inference.extractor import MISSING, Embedded, Extractor
 from frn.inference.feature_cache import FeatureStore, Maps
 from frn.inference.records import Prediction as Prediction
-from frn.inference.session import ClassEntry, State, Support, build_state
+from frn.inference.session import (
+    ClassEntry,
+    State,
+    Support,
+    build_state,
+    describe_copies,
+    find_copies,
+    in_two_classes,
+    without_copies,
+)
 from frn.inference.unknown import (
     FALSE_REJECTIONS,
     Calibration,
@@ -81,6 +92,8 @@ class Classifier:
         # These are parts of the enrolled form, which describes them.
         self.leave_one_out: dict[str, Shares] = {}
         self.looks: dict[str, bytes] = {}
+        self.copies: dict[str, str] = {}
+        """Photos of the classes that are not used, because they are copies (`session.find_copies`)."""
         self._looks: tuple[State, list[tuple[Looks, list[Support]]]] | None = None
         """The looks and the examples of each class, of this state."""
         self._own_errors: dict[str, tuple[str, Array]] = {}
@@ -128,7 +141,7 @@ class Classifier:
         has only missing ones.
 
         Returns what to report: for each class, how many photos are missing or have changed; why others were skipped
-        (unreadable, or a repeated photo); whether the head comes from the project. Raises FrnError if all photos of
+        (unreadable, or repeated); whether the head comes from the project. Raises FrnError if all photos of
         all classes are missing, or a class has photos, but none that can be read.
         """
         notes = self._enroll(replace(state, classes=tuple(entry for entry in state.classes if entry.supports)))
@@ -138,12 +151,18 @@ class Classifier:
     def _enroll(self, listed: State) -> list[FrnError]:
         paths = [support.path for entry in listed.classes for support in entry.supports]
         state, notes = _usable(listed, self.extractor.keys(paths, self.store))
-        if not self._use_stored(state):
+        copies = stored_copies(self.store, state, self.extractor)
+        if copies is None or not self._use_stored(without_copies(state, copies)):
             outcomes = [outcome for _, outcome in self.extractor.read(paths, store=self.store)]
-            state, notes = _usable(listed, [each if isinstance(each, FrnError) else each.key for each in outcomes])
+            state, copies, notes = usable_examples(listed, outcomes)
             found = {each.key: each for each in outcomes if isinstance(each, Embedded)}
-            self.looks = {key: found[key].look for key in state.holders()}
-            self.adopt(state, {key: each.maps for key, each in found.items()})
+            used = without_copies(state, copies)
+            self.looks = {key: found[key].look for key in used.holders()}
+            self.adopt(used, {key: each.maps for key, each in found.items()})
+            store_copies(self.store, state, self.extractor, copies)
+        else:
+            notes += describe_copies(state, copies)
+        self.copies = copies
         if self.uses_project_head:
             notes.append(FrnError("lambda and gamma come from the project; `frn enroll` chooses them for its photos"))
         return notes + (self._read_others(listed.others) if listed.others else [])
@@ -427,6 +446,18 @@ def listed_state(classes: Mapping[str, Sequence[Path]], others: Sequence[Path] =
     return State(entries, next_id=len(entries) + 1, others=photos(others))
 
 
+def usable_examples(
+    listed: State, outcomes: Sequence[Embedded | FrnError]
+) -> tuple[State, dict[str, str], list[FrnError]]:
+    """Return the classes of all photos that can be read, the copies among them, and what to report about the others.
+
+    `outcomes` are those of all photos, class by class. Raises FrnError as `Classifier.enroll_state`.
+    """
+    state, notes = _usable(listed, [each if isinstance(each, FrnError) else each.key for each in outcomes])
+    copies = find_copies(state, {each.key: each.look for each in outcomes if isinstance(each, Embedded)})
+    return state, copies, notes + describe_copies(state, copies)
+
+
 def _usable(listed: State, keys: Sequence[str | FrnError]) -> tuple[State, list[FrnError]]:
     """Return the classes of the photos that can be used, and what to report about the others.
 
@@ -445,19 +476,23 @@ def _usable(listed: State, keys: Sequence[str | FrnError]) -> tuple[State, list[
         for entry, own in zip(listed.classes, found, strict=True)
     ]
     names = [entry.name for entry in listed.classes]
-    state, duplicates = build_state(zip(names, supports, strict=True))
+    shared = in_two_classes(names, supports)
+    state, duplicates = build_state(
+        (name, [s for s in each if s.key not in shared]) for name, each in zip(names, supports, strict=True)
+    )
     classes, notes = [], list[FrnError]()
     for entry, own, usable in zip(listed.classes, found, state.classes, strict=True):
         if not usable.supports and not (own and all(map(_is_missing, own))):
             tried = {support.path for support in entry.supports}
             broken = [str(key) for key in own if isinstance(key, FrnError)]
             reasons = broken + [str(each) for each in duplicates if each.path in tried]
+            reasons += [str(shared[key]) for key in own if not isinstance(key, FrnError) and key in shared]
             why = f" The first: {reasons[0]}" if reasons else ""
             raise FrnError(f"class {usable.name!r} has no usable image among {len(own)} files.{why}")
         notes += _describe(f"class {usable.name!r}", entry.supports, own)
         if usable.supports:  # with surrounding blanks removed from the name
             classes.append(replace(entry, name=usable.name, supports=usable.supports))
-    return replace(listed, classes=tuple(classes)), notes + [FrnError(str(duplicate)) for duplicate in duplicates]
+    return replace(listed, classes=tuple(classes)), [*notes, *map(FrnError, map(str, duplicates)), *shared.values()]
 
 
 def _is_missing(key: str | FrnError) -> bool:

@@ -28,13 +28,13 @@ from frn.inference.unknown import Shares, stride
 from frn.ridge.enrolment import MAX_FACTOR, Array, EnrolledClass
 from frn.ridge.parameters import HeadParameters
 
-FORM_VERSION = 4
+FORM_VERSION = 5
 """Version of a form's content: increase it if enrolment, tuning or the perceptual hash compute something else."""
 DIGEST = 16
 SAME_HEAD = 0.02
 """Difference below which two heads count as chosen alike: the search on another processor may end a little apart."""
 
-Kind = TypeVar("Kind", HeadParameters, "EnrolledForm")
+Kind = TypeVar("Kind", HeadParameters, "EnrolledForm", dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,21 @@ def store_head(store: FeatureStore | None, state: State, extractor: Extractor, t
         store.put_bytes(extractor.sha256, key, to_bytes(tuned, key))
 
 
-def to_bytes(content: EnrolledForm | HeadParameters, key: str) -> bytes:
+def stored_copies(store: FeatureStore | None, state: State, extractor: Extractor) -> dict[str, str] | None:
+    """Return the copies among all examples of a state (`session.find_copies`), or None if they are not stored."""
+    key = "copies-" + classes_key(state, extractor)
+    copies = from_bytes(store.get_bytes(extractor.sha256, key) if store else None, key, dict[str, str])
+    return copies if copies is not None and {*copies, *copies.values()} <= state.holders().keys() else None
+
+
+def store_copies(store: FeatureStore | None, state: State, extractor: Extractor, copies: dict[str, str]) -> None:
+    """Store the copies among all examples of a state."""
+    if store:
+        key = "copies-" + classes_key(state, extractor)
+        store.put_bytes(extractor.sha256, key, to_bytes(copies, key))
+
+
+def to_bytes(content: EnrolledForm | HeadParameters | dict[str, str], key: str) -> bytes:
     """Return a form, or a head, as MessagePack after its digest; an array becomes its type, shape and values."""
     data = msgspec.msgpack.encode(content, enc_hook=lambda array: (array.dtype.str, array.shape, array.tobytes()))
     return _digest(key, data) + data

@@ -2,10 +2,11 @@
 
 An edit creates a new `State` that shares everything unchanged with the old one, so undo and redo are stacks of states.
 Photos are identified by content (`Support.key`), so the same photo is never an example twice, regardless of its file
-name.
+name. Near copies in a class count once: they would explain each other when one of them is left out, so thresholds would
+be too high and lambda too low. The same photo in two classes, also if it was saved again, cannot be an example of both.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -15,6 +16,7 @@ from typing import Any
 
 from frn.errors import FrnError
 from frn.images.boxes import split_box
+from frn.images.near_copies import LEAST_SAVED, copy_sets, saved_again
 from frn.inference.feature_cache import stamp_of
 from frn.projects.names import normal
 from frn.ridge.parameters import HeadParameters
@@ -351,6 +353,88 @@ def build_state(classes: Iterable[tuple[str, Sequence[Support]]]) -> tuple[State
     return State(tuple(entries), next_id=len(entries) + 1), duplicates
 
 
+def in_two_classes(names: Sequence[str], classes: Sequence[Sequence[Support]]) -> dict[str, FrnError]:
+    """Return the content keys that several classes have, each with what to report."""
+    first: dict[str, tuple[str, Support]] = {}
+    shared: dict[str, FrnError] = {}
+    for name, supports in zip(names, classes, strict=True):
+        for support in supports:
+            holder, twin = first.setdefault(support.key, (name, support))
+            if holder != name:
+                shared.setdefault(support.key, _in_both(twin, holder, support, name))
+    return shared
+
+
+def find_copies(state: State, looks: Mapping[str, bytes]) -> dict[str, str]:
+    """Return the keys of examples that are not used, each with the key of an example that shows the same photo.
+
+    Of near copies in one class, the first is used; of the same photo in two classes, none. `looks` are those of
+    `near_copies`, by key.
+    """
+    holders = {key: entry.id for key, (entry, _) in state.holders().items() if key in looks}
+    keys, elsewhere = list(holders), dict[str, str]()
+    for one, other in saved_again([looks[key] for key in keys]):
+        if holders[keys[one]] != holders[keys[other]]:
+            elsewhere.setdefault(keys[one], keys[other])
+            elsewhere.setdefault(keys[other], keys[one])
+    copies: dict[str, str] = {}
+    for entry in state.classes:
+        examples = [support.key for support in entry.supports if support.key in looks]
+        sets = copy_sets([looks[key] for key in examples], LEAST_SAVED) if len(examples) > 1 else [[0]] * len(examples)
+        for places in sets:
+            first, *others = alike = [examples[place] for place in places]
+            if twin := next((elsewhere[key] for key in alike if key in elsewhere), None):
+                copies |= {key: elsewhere.get(key, twin) for key in alike}
+            else:
+                copies |= dict.fromkeys(others, first)
+    return copies
+
+
+def without_copies(state: State, copies: Mapping[str, str]) -> State:
+    """Return a state without the examples that `find_copies` returns; a class may lose all."""
+    classes = [
+        replace(entry, supports=tuple(support for support in entry.supports if support.key not in copies))
+        for entry in state.classes
+    ]
+    return replace(state, classes=tuple(classes))
+
+
+def describe_copies(state: State, copies: Mapping[str, str]) -> list[FrnError]:
+    """Return what to report about the copies among the examples of a state.
+
+    Raises FrnError if a class has no other examples.
+    """
+    holders, notes, pairs = state.holders(), list[FrnError](), set[frozenset[str]]()
+    for entry in state.classes:
+        here, both = [], []
+        for support in entry.supports:
+            if twin := copies.get(support.key):
+                holder, other = holders[twin]
+                if holder is entry:
+                    here.append((support, other))
+                elif (pair := frozenset((support.key, twin))) not in pairs:
+                    pairs.add(pair)
+                    both.append(_in_both(support, entry.name, other, holder.name))
+        if here:
+            copy, original = here[0]
+            one, several = "is a near copy of another and does not count", "are near copies of others and do not count"
+            what = f"{len(here)} of {len(entry.supports)} photos {one if len(here) == 1 else several}"
+            notes.append(FrnError(f"class {entry.name!r}: {what}. The first: {copy.path} of {original.path}"))
+        notes += both
+        if entry.supports and all(support.key in copies for support in entry.supports):
+            twin = copies[entry.supports[0].key]
+            why = _in_both(entry.supports[0], entry.name, holders[twin][1], holders[twin][0].name)
+            raise FrnError(f"class {entry.name!r} has only photos that are also in another class. The first: {why}")
+    return notes
+
+
+def _in_both(one: Support, name: str, other: Support, other_name: str) -> FrnError:
+    return FrnError(
+        f"{one.path} of class {name!r} and {other.path} of class {other_name!r} are the same photo; neither is used. "
+        "Remove one."
+    )
+
+
 def without(state: State, paths: Collection[str]) -> State:
     """Return a state without the photos at these paths."""
 
@@ -361,11 +445,12 @@ def without(state: State, paths: Collection[str]) -> State:
     return replace(state, classes=classes, others=kept(state.others))
 
 
-def with_absent(state: State, listed: State) -> State:
-    """Return a state for saving, together with the photos of a listed one that are missing: they may come back."""
+def with_unused(state: State, listed: State, copies: Collection[str]) -> State:
+    """Return a state for saving, with the photos of a listed one that are missing and may come back, or are copies."""
     keys, classes = state.holders().keys(), list(state.classes)
     for place, entry in enumerate(listed.classes):
-        absent = tuple(s for s in entry.supports if s.key not in keys and stamp_of(s.path) is None)
+        unused = [s for s in entry.supports if s.key not in keys]
+        absent = tuple(s for s in unused if s.key in copies or stamp_of(s.path) is None)
         at = next((at for at, used in enumerate(classes) if used.name == entry.name), None)
         if at is None:
             classes.insert(place, replace(entry, supports=absent))

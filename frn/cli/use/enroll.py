@@ -42,7 +42,7 @@ def enroll(
     from frn.inference.any_head import classifier_over
     from frn.inference.feature_cache import FeatureStore
     from frn.inference.project import ModelReference, Project, is_project, save_project
-    from frn.inference.session import with_absent
+    from frn.inference.session import with_unused
     from frn.projects.names import lookalikes
 
     if not is_project(out):
@@ -66,7 +66,7 @@ def enroll(
         classifier.threshold_override = threshold
     state = dataclasses.replace(classifier.state, threshold=classifier.threshold_override)
     if before:
-        state = with_absent(state, before.state)
+        state = with_unused(state, before.state, classifier.copies)
     document = before.document if before else {}
     reference = ModelReference.of(name, classifier.extractor, out.parent)
     save_project(out, Project(reference, state, document), replace=replace)

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from frn import FewShotClassifier
-from frn.errors import FrnError
+from frn.errors import FrnError, FrnWarning
 from frn.models.zoo import assets_folder
 
 SAMPLES = assets_folder() / "samples"
@@ -149,6 +149,24 @@ def test_mistakes_are_reported(fitted: FewShotClassifier, tmp_path: Path) -> Non
     for call, reason in refused:
         with pytest.raises(ValueError, match=reason):
             call()
+
+
+def test_copies_count_once_and_photos_of_two_classes_in_neither(tmp_path: Path) -> None:
+    first, second, *_ = sample_files(3).values()
+    for photo, name in ((first[0], "once.png"), (first[1], "twice.png")):
+        Image.open(photo).save(tmp_path / name)
+    plain = FewShotClassifier("conv4").fit({"a": [first[0], first[2]], "b": second})
+    classes = {"a": [*first, str(tmp_path / "once.png")], "b": [*second, str(tmp_path / "twice.png")]}
+    clf = FewShotClassifier("conv4")
+    with pytest.warns(FrnWarning, match="near copy of another|are the same photo") as told:
+        clf.fit(classes)
+    assert len(told) == 2
+    np.testing.assert_array_equal(clf.predict_proba(second), plain.predict_proba(second))
+    assert clf.threshold_ == plain.threshold_
+    parts = FewShotClassifier("conv4").fit({"a": first, "b": second})
+    with pytest.warns(FrnWarning):
+        parts.partial_fit({name: photos[3:] for name, photos in classes.items()})
+    np.testing.assert_array_equal(parts.predict_proba(second), plain.predict_proba(second))
 
 
 class Colour(enum.Enum):

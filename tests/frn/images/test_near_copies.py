@@ -7,7 +7,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageEnhance, ImageOps
 
 from frn.data.synthetic import draw_moth, species
-from frn.images.near_copies import BYTES, Looks, copy_sets, look, nearest_copies, saved_again
+from frn.images.near_copies import BYTES, LEAST_SAVED, Looks, copy_sets, look, nearest_copies, saved_again
 from frn.images.transforms import EvaluationTransform
 
 CROP = EvaluationTransform(size=84, resize=96)
@@ -77,6 +77,14 @@ def test_altered_photo_is_a_near_copy_of_its_original_alone() -> None:
         assert nearest_copies(copies, originals) == nearest_copies(originals, copies) == list(range(16)), name
 
 
+def test_photo_saved_again_is_the_same_and_a_part_of_it_is_not() -> None:
+    parts = {name for name in ALIKE if any(word in name for word in ("%", "border", "watermark", "mirrored", "turned"))}
+    photos = [moth(number, number) for number in range(6)]
+    for name, change in ALIKE.items():
+        pairs = [saved_again([seen(photo), seen(change(photo))]) for photo in photos]
+        assert (pairs == [[(0, 1)]] * 6) == (name not in parts), name
+
+
 def test_different_photos_are_not_near_copies() -> None:
     photos = [seen(moth(number, kind)) for kind in range(5) for number in range(12)]
     assert nearest_copies(Looks(photos)) == [None] * len(photos)
@@ -95,6 +103,22 @@ def test_images_that_differ_only_in_colour_are_not_near_copies() -> None:
 def test_blank_photos_are_not_near_copies() -> None:
     blank = [seen(Image.new("RGB", (96, 96), colour)) for colour in ("black", "white", "red")]
     assert nearest_copies(Looks([*blank, bytes(BYTES)])) == [None] * 4
+
+
+def coin(seed: int) -> Image.Image:
+    random = np.random.default_rng(seed)
+    relief = Image.fromarray(random.integers(90, 190, (16, 16), np.uint8)).resize((128, 128), Image.Resampling.BICUBIC)
+    x, y = random.uniform(10, 18, 2)
+    shape = Image.new("L", (128, 128))
+    ImageDraw.Draw(shape).ellipse((x, y, x + 100, y + 100), fill=255)
+    return Image.composite(relief, Image.new("L", (128, 128), 245), shape).convert("RGB")
+
+
+def test_photos_of_similar_objects_on_white_are_not_the_same() -> None:
+    coins = [seen(coin(number)) for number in range(40)]
+    assert saved_again(coins) == []
+    assert copy_sets(coins, LEAST_SAVED) == [[number] for number in range(40)]
+    assert saved_again([*coins, seen(saved("JPEG", 64, quality=60)(coin(3)))]) == [(3, 40)]
 
 
 def test_sets_of_copies_are_found_in_any_block() -> None:

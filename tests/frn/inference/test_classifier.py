@@ -1,6 +1,7 @@
 """Classify files without torch, compared with the torch model."""
 
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import safetensors
 import torch
 from frn_export.graphs.backbone import features_graph
 from frn_export.quantise import half
+from PIL import Image, ImageOps
 
 from frn.errors import FrnError
 from frn.heads.frn import FRNHead
@@ -18,7 +20,7 @@ from frn.images.opening import open_image
 from frn.images.transforms import EvaluationTransform
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.extractor import Embedded, Extractor
-from frn.inference.feature_cache import Maps, content_key
+from frn.inference.feature_cache import FeatureStore, Maps, content_key
 from frn.inference.session import Support
 from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model
@@ -299,11 +301,61 @@ def test_repeated_and_broken_photos_of_an_empty_class_are_named(moths: Path, tmp
     with pytest.raises(FrnError) as caught:
         classifier.enroll({"a": [*first[:2], first[0]], "b": [copied]})
     assert str(caught.value) == (
-        f"class 'b' has no usable image among 1 files. The first: {copied}: is the same photo as {first[0]} of class "
-        "'a'; it was not added"
+        f"class 'b' has no usable image among 1 files. The first: {first[0]} of class 'a' and {copied} of class 'b' "
+        "are the same photo; neither is used. Remove one."
     )
+    Image.open(first[0]).save(tmp_path / "saved.jpg")
+    with pytest.raises(
+        FrnError, match=r"^class 'b' has only photos that are also in another class\. The first: .*saved"
+    ):
+        classifier.enroll({"a": first[:2], "b": [tmp_path / "saved.jpg"]})
     with pytest.raises(FrnError, match=r"^class 'a' has no usable image among 0 files\.$"):
         classifier.enroll({"a": [], "b": second[:2]})
+
+
+SAVED: dict[str, Callable[[Image.Image], Image.Image]] = {
+    "again": lambda image: image,
+    "darker": lambda image: image.point(lambda value: value * 0.7),
+    "grey": lambda image: image.convert("L"),
+}
+
+
+@pytest.mark.parametrize("change", [*SAVED.values(), ImageOps.mirror], ids=[*SAVED, "mirrored"])
+def test_near_copies_in_a_class_count_once(
+    moths: Path, tmp_path: Path, change: Callable[[Image.Image], Image.Image]
+) -> None:
+    first, second, *_ = members(moths / "test").values()
+    copied, extractor, store = tmp_path / "copy.jpg", extractor_of(model_of()), FeatureStore(tmp_path / "features")
+    change(Image.open(first[0])).save(copied, quality=95)
+    plain = Classifier(extractor)
+    plain.enroll({"a": first[:3], "b": second[:3]})
+    for _ in range(2):  # the second time from the store
+        classifier = Classifier(extractor, store)
+        (note,) = classifier.enroll({"a": [*first[:3], copied], "b": second[:3]})
+        what = "1 of 4 photos is a near copy of another and does not count"
+        assert str(note) == f"class 'a': {what}. The first: {copied} of {first[0]}"
+        assert (classifier.head, classifier.threshold) == (plain.head, plain.threshold)
+        assert [entry.supports for entry in classifier.state.classes] == [e.supports for e in plain.state.classes]
+        assert classifier.copies == {content_key(copied.read_bytes()): plain.state.classes[0].supports[0].key}
+
+
+@pytest.mark.parametrize("change", [None, *SAVED.values()], ids=["same", *SAVED])
+def test_a_photo_in_two_classes_is_named_and_used_in_neither(
+    moths: Path, tmp_path: Path, change: Callable[[Image.Image], Image.Image] | None
+) -> None:
+    first, second, *_ = members(moths / "test").values()
+    twice, extractor, store = tmp_path / "twice.jpg", extractor_of(model_of()), FeatureStore(tmp_path / "features")
+    if change is None:
+        twice.write_bytes(first[1].read_bytes())
+    else:
+        change(Image.open(first[1])).save(twice, quality=95)
+    for _ in range(2):
+        classifier = Classifier(extractor, store)
+        (note,) = classifier.enroll({"a": first[:3], "b": [*second[:2], twice]})
+        both = f"{first[1]} of class 'a' and {twice} of class 'b' are the same photo"
+        assert str(note) == f"{both}; neither is used. Remove one."
+        used = [[support.path for support in entry.supports] for entry in classifier.state.classes]
+        assert used == [[first[0], first[2]], second[:2]]
 
 
 def test_changed_photos_of_a_project_are_named_and_used_as_they_are(moths: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from frn_tui.engine.classes import class_ranks
 from frn_tui.engine.classes.class_ranks import ClassErrors
 from frn_tui.engine.classes.enrolled_classes import DISTANCE_WEIGHT, _compare, enroll_class
 from frn_tui.engine.operations import build_handlers
+from PIL import Image
 
 from frn.images.opening import open_image
 from frn.inference.classifier import Classifier
@@ -156,7 +157,9 @@ def test_many_ranks_are_computed_in_chunks(monkeypatch: pytest.MonkeyPatch) -> N
     np.testing.assert_allclose(slow.errors(groups, classes, maps, lambda: None), whole, rtol=1e-5)
 
 
-def test_near_duplicates_refer_to_each_other(engine: Engine, members: dict[str, list[Path]], tmp_path: Path) -> None:
+def test_photos_in_two_classes_refer_to_each_other_and_are_not_used(
+    engine: Engine, members: dict[str, list[Path]], tmp_path: Path
+) -> None:
     image = open_image(members["moth 40"][0]).resize((96, 96))
     for quality, name in ((95, "a.jpg"), (90, "b.jpg")):
         image.save(tmp_path / name, quality=quality)
@@ -165,6 +168,27 @@ def test_near_duplicates_refer_to_each_other(engine: Engine, members: dict[str, 
     a, b = state["classes"][0]["supports"][0]["key"], state["classes"][1]["supports"][1]["key"]
     reports = engine.done("classes", state=state)["reports"]
     assert [report["near"] for report in reports] == [{a: b}, {b: a}]
+    assert list(reports[0]["explained"]) == [support["key"] for support in state["classes"][0]["supports"][1:]]
+    assert reports[1]["explained"] == {}
+    only = engine.state({"x": [tmp_path / "a.jpg"], "y": [tmp_path / "b.jpg"]})
+    assert engine.done("classes", state=only)["reports"] == []
+    assert "every example is in two classes" in engine.ask("query", paths=["x"]).reason
+
+
+def test_near_copies_in_a_class_count_once_as_in_the_library(
+    engine: Engine, members: dict[str, list[Path]], tmp_path: Path
+) -> None:
+    copied, classes = tmp_path / "copy.png", first(members, 3)
+    open_image(members["moth 40"][1]).transpose(Image.Transpose.FLIP_LEFT_RIGHT).save(copied)
+    classes["moth 40"].append(copied)
+    library = Classifier(Extractor.open(shipped_extractors()["conv4"], trusted=True, device="cpu", threads=1))
+    library.enroll(classes)
+    state = engine.state(classes)
+    done = engine.done("classes", state=state)
+    assert done["calibrated"] == pytest.approx(library.threshold)
+    keys = [support["key"] for support in state["classes"][0]["supports"]]
+    assert done["reports"][0]["near"] == {keys[1]: keys[3], keys[3]: keys[1]}
+    assert list(done["reports"][0]["explained"].values()) == pytest.approx(library.leave_one_out["moth 40"].tolist())
 
 
 def test_classes_without_examples_do_not_appear_in_answers(engine: Engine, members: dict[str, list[Path]]) -> None:

@@ -84,7 +84,7 @@ class PhotosPane(Pane):
 
     def _items(self, entry: ClassEntry) -> list[GalleryItem]:
         report = self.controller.reports.get(entry.id)
-        items = [_item(support, report, self.controller) for support in entry.supports]
+        items = [_item(support, entry, report, self.controller) for support in entry.supports]
         if not self.everywhere:
             return items
         is_list = self.gallery.view == "list"  # a small tile has room for the class only
@@ -201,7 +201,7 @@ class PhotosPane(Pane):
         self.show(self.entry)
 
 
-def _item(support: Support, report: ClassReport | None, controller: Controller) -> GalleryItem:
+def _item(support: Support, entry: ClassEntry, report: ClassReport | None, controller: Controller) -> GalleryItem:
     """Return a photo with how well the rest of its class explains it."""
     path, key = str(support.path), support.key
     name = path.rpartition("/")[2]
@@ -209,8 +209,10 @@ def _item(support: Support, report: ClassReport | None, controller: Controller) 
         return GalleryItem(path, name, key, "missing", "is missing; R finds it by its content")
     if report is None:
         return GalleryItem(path, name, key)
-    if key in report["near"]:
-        return GalleryItem(path, name, key, "near", "near copy of another photo")
+    if twin := report["near"].get(key):
+        holder, _ = controller.session.state.holders().get(twin, (entry, None))
+        where = f"the same photo is in {display_name(holder.name, 24)}; it is used in neither"
+        return GalleryItem(path, name, key, "near", "near copy of another photo" if holder.id == entry.id else where)
     share, rank = report["explained"].get(key), report["rank"].get(key, 0)
     if share is None:
         return GalleryItem(path, name, key)

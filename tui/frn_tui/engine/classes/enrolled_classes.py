@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.errors import FrnError
-from frn.images.near_copies import Looks, nearest_copies, saved_again
 from frn.inference.any_head import OtherHeadClassifier
 from frn.inference.classifier import Classifier
 from frn.inference.enrolled_form import EnrolledForm, are_alike, as_project_head, head_of, store_head, stored_head
 from frn.inference.feature_cache import Maps
-from frn.inference.session import ClassEntry, ProjectHead, State, without
+from frn.inference.session import ClassEntry, ProjectHead, State, find_copies, without, without_copies
 from frn.inference.unknown import Shares, explained, stride, without_itself
 from frn.ridge.enrolment import Array, Centres, EnrolledClass, energy, enroll, left_out_location_error
 from frn.ridge.parameters import HeadParameters
@@ -67,8 +66,8 @@ class EnrolledClasses:
         self._head: HeadParameters | None = None
         """Head with which they were enrolled."""
         self._class_errors = ClassErrors()
-        self._near: dict[Keys, dict[str, str]] = {}
-        """Near copies within classes, by the keys of the class."""
+        self._copies: tuple[list[Keys], dict[str, str]] = [], {}
+        """The examples of all classes, and those that are not used (`session.find_copies`)."""
         self._rows: dict[str, Array] = {}
         """Leave-one-out errors (way,) of the examples of the classes in use, for heads other than FRN's."""
         self._current: Classifier | None = None
@@ -80,9 +79,11 @@ class EnrolledClasses:
         current = self._current
         if current is None or current.extractor.head is None:
             return None
-        if _groups(current.state) != [keys for keys in _groups(state) if keys]:
+        listed, copies = self._copies
+        used = without_copies(state, copies)
+        if [listed, _groups(current.state)] != [[keys for keys in _groups(each) if keys] for each in (state, used)]:
             return None
-        return as_project_head(current.head, state, self.models.extractor)
+        return as_project_head(current.head, used, self.models.extractor)
 
     @property
     def current(self) -> Classifier:
@@ -107,7 +108,7 @@ class EnrolledClasses:
         extractor, before = self.models.extractor, self._current
         if before is not None and before.extractor.sha256 != extractor.sha256:
             self._current = self._head = self._tuned = before = None
-            self._records = {}
+            self._records, self._copies = {}, ([], {})
         states: dict[str, str] = {}
         for photo in request.state.photos:
             job.check()
@@ -115,12 +116,17 @@ class EnrolledClasses:
         away = [path for path, found in states.items() if found == "missing"]
         state = without(request.state, away)
         state = replace(state, classes=tuple(entry for entry in state.classes if entry.supports))
-        groups = _groups(state)
+        listed = state
         found = {photo.key: self.models.find(photo.key) for photo in state.photos}
         unread = [str(p.path) for p in state.photos if found[p.key] is None or states[str(p.path)] == "to read"]
+        copies = {} if unread else self._find_copies(state)
+        state = without_copies(state, copies)
+        state = replace(state, classes=tuple(entry for entry in state.classes if entry.supports))
+        groups = _groups(state)
         maps = {key: each for keys in groups for key in keys if (each := found[key]) is not None}
         others = {other.key: each for other in state.others if (each := found[other.key]) is not None}
-        self._nothing = "all example photos are missing. R finds them" if away else "no class has an example yet"
+        reasons = ((away, "all example photos are missing. R finds them"), (copies, "every example is in two classes"))
+        self._nothing = next((why for photos, why in reasons if photos), "no class has an example yet")
         if unread or not groups:
             self._current = self._current if groups else None
             return ClassReports(
@@ -150,7 +156,7 @@ class EnrolledClasses:
         classifier.mark_others(others)
         self._current = classifier
         return {
-            "reports": self._report(state, records, maps, errors, distances),
+            "reports": self._report(listed, state, records, errors, distances),
             "threshold": classifier.threshold,
             "calibrated": classifier.calibration.typical,
             "expected": classifier.calibration.describe() + self._origin,
@@ -208,38 +214,32 @@ class EnrolledClasses:
         self._records = dict(zip(groups, records, strict=True))
         return records, errors
 
-    def _copies(self, keys: Keys) -> dict[str, str]:
-        """Return the nearest copy of the examples of a class, by key."""
-        if keys not in self._near:
-            twins = nearest_copies(Looks([self.models.looks[key] for key in keys]))
-            self._near[keys] = {key: keys[twin] for key, twin in zip(keys, twins, strict=True) if twin is not None}
-        return self._near[keys]
+    def _find_copies(self, state: State) -> dict[str, str]:
+        """Return the examples that are not used, because they are copies."""
+        groups = _groups(state)
+        if self._copies[0] != groups:
+            self._copies = groups, find_copies(state, self.models.looks)
+        return self._copies[1]
 
     def _report(
-        self, state: State, records: Sequence[ClassRecord], maps: dict[str, Maps], errors: Array, distances: Array
+        self, listed: State, state: State, records: Sequence[ClassRecord], errors: Array, distances: Array
     ) -> list[ClassReport]:
-        keys = list(maps)
-        pairs = saved_again([self.models.looks[key] for key in keys])
-        near = {keys[one]: keys[other] for pair in pairs for one, other in (pair, pair[::-1])}
-        for entry in state.classes:
-            near |= self._copies(keys_of(entry))
+        near = {other: key for key, other in self._copies[1].items()} | self._copies[1]
         ids = [entry.id for entry in state.classes]
         ends = _ends(_groups(state))
         parts = zip(np.split(errors, ends), np.split(distances, ends), strict=True)
-        reports: list[ClassReport] = []
+        nothing: list[ClassReport] = [
+            {"id": entry.id, "explained": {}, "rank": {}, "rival": {}, "near": {}} for entry in listed.classes
+        ]
+        reports = {report["id"]: report for report in nothing}
         for column, (entry, record, part) in enumerate(zip(state.classes, records, parts, strict=True)):
             own = keys_of(entry)
             ranks, rivals = _compare(own, *part, column, record, ids)
-            reports.append(
-                {
-                    "id": entry.id,
-                    "explained": {k: x for k, x in zip(own, record.left_out_shares.tolist(), strict=False) if x == x},
-                    "rank": ranks,
-                    "rival": rivals,
-                    "near": {key: near[key] for key in own if key in near},
-                }
-            )
-        return reports
+            shares = zip(own, record.left_out_shares.tolist(), strict=False)
+            reports[entry.id] |= {"explained": {k: x for k, x in shares if x == x}, "rank": ranks, "rival": rivals}
+        for entry in listed.classes:  # also those whose photos are all in another class
+            reports[entry.id]["near"] = {key: near[key] for key in keys_of(entry) if key in near}
+        return list(reports.values())
 
 
 def keys_of(entry: ClassEntry) -> Keys:
