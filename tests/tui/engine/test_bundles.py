@@ -132,7 +132,7 @@ def test_bundle_unpacks_only_project_photos_and_model(
 def test_bundle_does_not_unpack_files_that_are_not_photos(bare: Engine, tmp_path: Path) -> None:
     photos = [
         {"path": name, "key": str(n), "size": 1, "mtime_ns": 1}
-        for n, name in enumerate((".bashrc", "x.sh", "../y.jpg"))
+        for n, name in enumerate((".bashrc", "x.sh", ".ssh/x.jpg", "../y.jpg"))
     ]
     model = {"id": "conv4", "sha256": "0" * 64, "preprocess": {"size": 84}}
     document = {
@@ -143,7 +143,7 @@ def test_bundle_does_not_unpack_files_that_are_not_photos(bare: Engine, tmp_path
     }
     with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
         archive.writestr("b.frn.json", json.dumps(document))
-        for name in (".bashrc", "x.sh"):
+        for name in (".bashrc", "x.sh", ".ssh/x.jpg"):
             archive.writestr(name, "more")
     bare.done("unpack", path=str(tmp_path / "b.zip"), folder=str(tmp_path / "b"))
     assert [path.name for path in (tmp_path / "b").iterdir()] == ["b.frn.json"]

@@ -224,6 +224,30 @@ def test_missing_maps_are_reported_and_classes_stay_unchanged(engine: Engine, me
     assert "scores" in answer
 
 
+def test_a_photo_that_was_replaced_and_read_again_is_not_the_example(
+    engine: Engine, members: dict[str, list[Path]], tmp_path: Path
+) -> None:
+    (photo := tmp_path / "x.png").write_bytes(members["moth 40"][7].read_bytes())
+    state = engine.state({"x": [photo], **first(members, 2)})
+    assert engine.done("classes", state=state)["unread"] == []
+    photo.write_bytes(members["moth 40"][8].read_bytes())
+    engine.ask("embed", paths=[str(photo)])
+    assert engine.done("classes", state=state)["unread"] == [str(photo)]
+
+
+def test_photos_of_no_class_change_the_threshold_as_in_the_library(
+    engine: Engine, members: dict[str, list[Path]]
+) -> None:
+    library = Classifier(Extractor.open(shipped_extractors()["conv4"], trusted=True, device="cpu", threads=1))
+    strangers = [path for paths in members.values() for path in paths[2:]]
+    library.enroll(first(members, 2), strangers)
+    (others,) = engine.state({"none": strangers})["classes"]
+    state = engine.state(first(members, 2))
+    plain, marked = (engine.done("classes", state={**state, **more}) for more in ({}, {"others": others["supports"]}))
+    assert marked["calibrated"] == pytest.approx(library.threshold)
+    assert marked["calibrated"] > plain["calibrated"]
+
+
 def test_maps_beyond_the_memory_limit_are_read_from_the_store(
     engine: Engine, members: dict[str, list[Path]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

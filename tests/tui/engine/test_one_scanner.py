@@ -150,6 +150,7 @@ def test_two_levels_of_names_ask_which_one_is_meant(bare: Engine, tmp_path: Path
         (("data/train/jay/1", "data/train/wren/2023/1"), {"jay": 1, "wren": 1}),
         (("jay/left/1", "wren/right/1"), {"jay": 1, "wren": 1}),
         (("jay/images/1", "jay/photos/2"), {"jay": 2}),
+        (("Owl/1", "Jay 10/1", "jay 2/1", "magpie/1"), {"jay 2": 1, "Jay 10": 1, "magpie": 1, "Owl": 1}),
     ],
 )
 def test_a_class_is_a_folder_with_all_photos_below_it(
@@ -159,7 +160,7 @@ def test_a_class_is_a_folder_with_all_photos_below_it(
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / f"{name}.jpg").touch()
     found = class_files(tmp_path)
-    assert {name: len(photos) for name, photos in found.members.items()} == expected
+    assert [(name, len(photos)) for name, photos in found.members.items()] == [*expected.items()]
     assert found.skipped == []
 
 

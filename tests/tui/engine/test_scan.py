@@ -70,7 +70,9 @@ def test_a_scan_skips_hidden_entries_and_lists_no_folder_twice(bare: Engine, tmp
     home = tmp_path / "a"
     (home / "b").mkdir(parents=True)
     (home / "b" / "x.png").touch()
-    (home / ".hidden.png").touch()
+    (home / "cached").mkdir()
+    for name in (".hidden.png", "cached/x.png", "cached/CACHEDIR.TAG"):
+        (home / name).touch()
     (home / "same").symlink_to(home)
     (home / "self").symlink_to(home / "self")
     found = bare.done("scan", path=str(home))
@@ -121,7 +123,7 @@ def test_subfolders_are_listed_level_by_level(bare: Engine, tmp_path: Path) -> N
     found = bare.done("folders", path=str(tmp_path))
     assert found[:3] == ["jay", "owl", "owl/barn"]
     assert "owl/barn/night" in found
-    assert not any("hidden" in name for name in found)
+    assert not any("hidden" in name or "again/" in name for name in found)
 
 
 def test_a_zip_and_a_csv_can_contain_classes(

@@ -451,6 +451,7 @@ def test_undo_that_was_done_already_succeeds_but_a_copy_in_the_way_is_reported(b
     undo: dict[str, Any] = {"journal": done["journal"], "photos": [[str(photo), str(place), False]], "back": True}
     photo.write_text("1")  # somebody copied it back
     assert bare.move(**undo)["failed"] == [[str(place), f"was not moved: {photo} already exists"]]
+    assert bare.done("left", interrupted=False) is None  # so it is not offered
     assert photo.read_text() == place.read_text() == "1"
     photo.unlink()
     for _ in range(2):

@@ -82,6 +82,7 @@ def test_queue_handles_one_job_after_the_other_and_closes_without_waiting_for_th
     queue.cancel(2)
     assert sent == [{"id": 2, "end": "cancelled"}]
     assert [job.cancelled.is_set() for job in jobs] == [False, False, True]
+    queue.cancel(0)  # it is running, and sends its own end
     began = time.monotonic()
     queue.close(0.05)
     assert 0.04 < time.monotonic() - began < 3

@@ -152,5 +152,8 @@ def test_bundle_and_project_open_with_the_head(srm: Engine, few: dict[str, list[
 
 def test_extractor_without_its_head_is_refused(bare: Engine, exported: Path, tmp_path: Path) -> None:
     (tmp_path / "features.onnx").write_bytes(exported.read_bytes())
+    bare.done("open_model", model="conv4")
     reason = bare.ask("open_model", model=str(tmp_path / "features.onnx")).reason
     assert "its srm head must be in the same folder, as head.onnx. Export the model again" in reason
+    bare.done("save", path=str(tmp_path / "x.frn.json"), state={"classes": []})
+    assert json.loads((tmp_path / "x.frn.json").read_text())["model"]["id"] == "conv4"  # it is still open
