@@ -1,6 +1,7 @@
 """Comparing models on your classes by leave-one-out accuracy, and listing photos on which they disagree."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,9 @@ def test_models_disagree_on_photos_with_different_labels(classes: dict[str, list
     differing = disagreements([first, second])
     assert differing == [path for path in first.answers if first.answers[path] != second.answers[path]]
     assert disagreements([first]) == []
+    changed = next(iter(first.answers))
+    other = replace(first, answers={**first.answers, changed: "another"})
+    assert disagreements([first, other]) == disagreements([first, first, other]) == [changed]
 
 
 def test_a_class_with_one_photo_cannot_be_compared(classes: dict[str, list[Path]]) -> None:

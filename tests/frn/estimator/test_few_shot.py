@@ -14,6 +14,7 @@ from PIL import Image
 
 from frn import FewShotClassifier
 from frn.errors import FrnError, FrnWarning
+from frn.inference.project import load_project
 from frn.models.zoo import assets_folder
 
 SAMPLES = assets_folder() / "samples"
@@ -90,10 +91,19 @@ def test_missing_photo_gives_a_warning(tmp_path: Path, monkeypatch: pytest.Monke
     shutil.copytree(SAMPLES / "moths", tmp_path / "moths")
     files = {home.name: sorted(home.iterdir())[:2] for home in sorted((tmp_path / "moths").iterdir())}
     FewShotClassifier(threshold=0.5).fit(files).save(tmp_path / "m.frn.json")
-    files["eyed footman"][0].unlink()
-    with pytest.warns(UserWarning, match="class 'eyed footman': 1 of 2 photos is missing and not used"):
+    name, other, *_ = files
+    files[name][0].unlink()
+    files[other][0].write_bytes(files[other][0].read_bytes() + b"changed")
+    with pytest.warns(UserWarning, match="1 of 2 photos") as caught:
         loaded = FewShotClassifier.load(tmp_path / "m.frn.json")
+    assert [str(each.message).partition(";")[0].partition(". The")[0] for each in caught] == [
+        f"class {name!r}: 1 of 2 photos is missing and not used",
+        f"class {other!r}: 1 of 2 photos has changed since it was added",
+    ]
     assert loaded.threshold_ == 0.5
+    loaded.save(tmp_path / "m.frn.json", replace=True)  # the missing one may come back
+    saved = {entry.name: entry.supports for entry in load_project(tmp_path / "m.frn.json").state.classes}
+    assert {name: sorted(photo.path for photo in photos) for name, photos in saved.items()} == files
 
 
 def test_exported_file_gives_the_same_answers(fitted: FewShotClassifier, tmp_path: Path) -> None:
