@@ -95,13 +95,7 @@ class Looks:
         part = np.maximum(part, part.T if others is self else others.holds(self).T)
         whole = self.whole @ others.whole.T
         near = (part >= LEAST) | (whole >= least_whole)
-        return np.where(near & self.colours_allow(others), np.maximum(part, whole), 0)
-
-    def colours_allow(self, others: "Looks") -> NDArray[np.bool_]:
-        """Return whether the mean colours have equal hues, or one is nearly grey, (n, m)."""
-        length, other_length = (np.linalg.norm(each.hues, axis=1) for each in (self, others))
-        both = (length[:, None] >= COLOURFUL) & (other_length >= COLOURFUL)
-        return ~both | (self.hues @ others.hues.T >= HUES * length[:, None] * other_length)
+        return np.where(near & _hues_allow(self.hues, others.hues), np.maximum(part, whole), 0)
 
 
 def copy_sets(looks: Sequence[bytes], least_whole: float = LEAST_WHOLE) -> list[list[int]]:
@@ -124,8 +118,8 @@ def saved_again(looks: Sequence[bytes]) -> list[tuple[int, int]]:
         rows = slice(first, first + BLOCK)
         products = cells[rows] @ cells.T - (lengths[rows, None] + lengths) / 2
         close = np.flatnonzero((products >= LEAST_SAVED - 1 - 1e-4).any(0))
-        block, others = Looks(looks[rows]), Looks([looks[place] for place in close.tolist()])
-        alike = block.colours_allow(others) & (block.whole @ others.whole.T >= LEAST_SAVED)
+        alike = _hues_allow(every.hues[rows], every.hues[close])
+        alike &= every.whole[rows] @ every.whole[close].T >= LEAST_SAVED
         found = [(first + row, int(close[column])) for row, column in np.argwhere(alike).tolist()]
         pairs += [(one, other) for one, other in found if one < other]
     return pairs
@@ -137,6 +131,13 @@ def nearest_copies(looks: Looks, others: Looks | None = None) -> list[int | None
     if others is None:
         np.fill_diagonal(nearness, 0)
     return [int(row.argmax()) if row.any() else None for row in nearness]
+
+
+def _hues_allow(hues: Floats, others: Floats) -> NDArray[np.bool_]:
+    """Return whether mean colours (n, 3) and (m, 3), less their greys, have equal hues, or one is nearly grey."""
+    length, other_length = (np.linalg.norm(each, axis=1) for each in (hues, others))
+    both = (length[:, None] >= COLOURFUL) & (other_length >= COLOURFUL)
+    return ~both | (hues @ others.T >= HUES * length[:, None] * other_length)
 
 
 def _parts(greys: Floats) -> Floats:

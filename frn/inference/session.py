@@ -365,11 +365,15 @@ def in_two_classes(names: Sequence[str], classes: Sequence[Sequence[Support]]) -
     return shared
 
 
-def find_copies(state: State, looks: Mapping[str, bytes]) -> dict[str, str]:
+Sets = dict[tuple[str, ...], list[list[int]]]
+"""Places of near copies within classes, by the keys of their examples."""
+
+
+def find_copies(state: State, looks: Mapping[str, bytes], known: Sets | None = None) -> dict[str, str]:
     """Return the keys of examples that are not used, each with the key of an example that shows the same photo.
 
     Of near copies in one class, the first is used; of the same photo in two classes, none. `looks` are those of
-    `near_copies`, by key.
+    `near_copies`, by key. Classes that are `known` are not compared again, and others are added.
     """
     holders = {key: entry.id for key, (entry, _) in state.holders().items() if key in looks}
     keys, elsewhere = list(holders), dict[str, str]()
@@ -377,11 +381,13 @@ def find_copies(state: State, looks: Mapping[str, bytes]) -> dict[str, str]:
         if holders[keys[one]] != holders[keys[other]]:
             elsewhere.setdefault(keys[one], keys[other])
             elsewhere.setdefault(keys[other], keys[one])
-    copies: dict[str, str] = {}
+    copies, known = dict[str, str](), {} if known is None else known
     for entry in state.classes:
-        examples = [support.key for support in entry.supports if support.key in looks]
-        sets = copy_sets([looks[key] for key in examples], LEAST_SAVED) if len(examples) > 1 else [[0]] * len(examples)
-        for places in sets:
+        examples = tuple(support.key for support in entry.supports if support.key in looks)
+        if examples not in known:
+            seen = [looks[key] for key in examples]
+            known[examples] = copy_sets(seen, LEAST_SAVED) if len(seen) > 1 else [[0]] * len(seen)
+        for places in known[examples]:
             first, *others = alike = [examples[place] for place in places]
             if twin := next((elsewhere[key] for key in alike if key in elsewhere), None):
                 copies |= {key: elsewhere.get(key, twin) for key in alike}

@@ -15,7 +15,7 @@ from frn.inference.any_head import OtherHeadClassifier
 from frn.inference.classifier import Classifier
 from frn.inference.enrolled_form import EnrolledForm, are_alike, as_project_head, head_of, store_head, stored_head
 from frn.inference.feature_cache import Maps
-from frn.inference.session import ClassEntry, ProjectHead, State, find_copies, without, without_copies
+from frn.inference.session import ClassEntry, ProjectHead, Sets, State, find_copies, without, without_copies
 from frn.inference.unknown import Shares, explained, stride, without_itself
 from frn.ridge.enrolment import Array, Centres, EnrolledClass, energy, enroll, left_out_location_error
 from frn.ridge.parameters import HeadParameters
@@ -68,6 +68,7 @@ class EnrolledClasses:
         self._class_errors = ClassErrors()
         self._copies: tuple[list[Keys], dict[str, str]] = [], {}
         """The examples of all classes, and those that are not used (`session.find_copies`)."""
+        self._sets: Sets = {}
         self._rows: dict[str, Array] = {}
         """Leave-one-out errors (way,) of the examples of the classes in use, for heads other than FRN's."""
         self._current: Classifier | None = None
@@ -108,7 +109,7 @@ class EnrolledClasses:
         extractor, before = self.models.extractor, self._current
         if before is not None and before.extractor.sha256 != extractor.sha256:
             self._current = self._head = self._tuned = before = None
-            self._records, self._copies = {}, ([], {})
+            self._records, self._copies, self._sets = {}, ([], {}), {}
         states: dict[str, str] = {}
         for photo in request.state.photos:
             job.check()
@@ -218,7 +219,8 @@ class EnrolledClasses:
         """Return the examples that are not used, because they are copies."""
         groups = _groups(state)
         if self._copies[0] != groups:
-            self._copies = groups, find_copies(state, self.models.looks)
+            self._copies = groups, find_copies(state, self.models.looks, self._sets)
+            self._sets = {keys: self._sets[keys] for keys in groups if keys in self._sets}
         return self._copies[1]
 
     def _report(
