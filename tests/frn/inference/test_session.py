@@ -1,6 +1,7 @@
 """Edits, undo, and photos that already exist."""
 
 import random
+import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -249,6 +250,9 @@ def test_a_missing_file_has_no_size_or_time(tmp_path: Path) -> None:
     path.write_bytes(b"123")
     known = Support.of(path, "k")
     assert (known.size, known.mtime_ns) == (3, path.stat().st_mtime_ns)
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr("a.jpg", "1")
+    assert Support.of(tmp_path / "x.zip" / "a.jpg", "k").size == (tmp_path / "x.zip").stat().st_size
 
 
 def test_a_new_session_counts_as_saved_unless_it_says_otherwise() -> None:
