@@ -22,8 +22,9 @@ from frn.inference.extractor import Embedded
 from frn.inference.feature_cache import FeatureStore, Maps
 from frn.inference.onnx_runtime import Device
 from frn.inference.session import without_copies
-from frn.ridge.enrolment import Array, ClassScorer, Floats, enroll, pool_rows
+from frn.ridge.enrolment import Array, ClassScorer, Floats, pool_rows
 from frn.ridge.tuning import Prior, tune_by_leave_one_out
+from frn.ridge.unequal import enroll_all
 
 FOLDS = 4
 """Number of parts; the photos of each part are classified by the others."""
@@ -112,7 +113,7 @@ def cross_validate(pools: Sequence[Maps], prior: Prior) -> tuple[Array, Array]:
 def _correct(supports: Sequence[Maps], queries: Sequence[Maps], prior: Prior) -> Array:
     """Return which queries of each class, (k, r, d), are classified correctly, as 0 or 1."""
     head = tune_by_leave_one_out(supports, prior)
-    scorer = ClassScorer([enroll(pool, head) for pool in supports])
+    scorer = ClassScorer(enroll_all(supports, head))
     labels: NDArray[np.intp] = np.repeat(np.arange(len(queries)), [len(maps) for maps in queries])
     return (scorer.class_error(np.concatenate(queries)).argmin(1) == labels).astype(np.float64)
 

@@ -53,6 +53,7 @@ from frn.inference.unknown import (
 from frn.ridge.enrolment import Array, ClassScorer, EnrolledClass, Floats, energy, enroll, left_out_location_error
 from frn.ridge.parameters import HeadParameters, probabilities
 from frn.ridge.tuning import tune_by_leave_one_out
+from frn.ridge.unequal import allowances, without_one
 from frn.ridge.unlabelled.transductive import refine
 
 CHUNK = 64
@@ -223,11 +224,12 @@ class Classifier:
 
         tuned = tune_by_leave_one_out([pool(entry) for entry in state.classes], self.extractor.prior)
         head = head_of(state, self.extractor) or tuned
+        more = allowances([pool(entry) for entry in state.classes], head)
         classes, shares = {}, {}
         own_errors: dict[str, tuple[str, Array]] = {}
-        for entry in state.classes:  # one by one: thousands of pools would take as much memory as their maps
+        for entry, allowance in zip(state.classes, more, strict=True):  # one by one, to save memory
             maps = pool(entry)
-            classes[entry.name] = enroll(maps, head)
+            classes[entry.name] = replace(enroll(maps, head), allowance=allowance)
             errors = left_out_location_error(maps, head)
             if len(maps) > 1:
                 shares[entry.name] = explained(errors.mean(1)[:, None], energy(maps))[:, 0]
@@ -400,8 +402,12 @@ class Classifier:
         for row, key in enumerate(keys):
             if key in self._own_errors:
                 name, own = self._own_errors[key]
-                errors[row, columns[name]] = own.mean()
+                errors[row, columns[name]] = own.mean() + self._allowance_without_one(name) * energy(maps[row, None])[0]
         return errors
+
+    def _allowance_without_one(self, name: str) -> float:
+        counts = {entry.name: len(entry.supports) for entry in self.state.classes}
+        return without_one(self.classes[name].allowance, counts[name], min(counts.values()))
 
     def _distances(self, maps: Maps, keys: Sequence[str | None]) -> Array:
         """Return distances (n, way) from maps (n, r, d) to the classes' centres; examples by leave-one-out."""
@@ -421,7 +427,8 @@ class Classifier:
         queries = list(first.values())
         examples = self.example_maps()
         pools = [np.stack([examples[s.key] for s in entry.supports]) for entry in self.state.classes]
-        errors[queries], gamma = refine(errors[queries], pools, maps[queries], self.head)
+        refined, gamma = refine(errors[queries], pools, maps[queries], self.head)
+        errors[queries] = refined + self.scorer.allowed(energy(maps[queries]))
         for row, key in enumerate(keys):
             errors[row] = errors[first.get(key, row)]
         return errors, gamma

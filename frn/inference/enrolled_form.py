@@ -165,6 +165,7 @@ def _is_class(enrolled: EnrolledClass, p: int, d: int) -> bool:
         and _are(enrolled.rows, (m, d), -MAX_FACTOR, MAX_FACTOR)
         and _are(np.abs(enrolled.signs), (m,), 1, 1)
         and _are(enrolled.centre, (d,))
+        and 0 <= enrolled.allowance <= 10
         and {each.dtype for each in (enrolled.rows, enrolled.signs, enrolled.centre)} == {np.dtype(np.float32)}
     )
 

@@ -35,6 +35,8 @@ class EnrolledClass:
     """+1 or -1, (m,)."""
     centre: Floats
     """Mean location of the supports, (d,)."""
+    allowance: float = 0.0
+    """Share of a photo's energy added to the class's error for its additional photos (`ridge.unequal`)."""
 
 
 def enroll(feature_maps: NDArray[np.floating], head: HeadParameters) -> EnrolledClass:
@@ -150,6 +152,7 @@ class ClassScorer:
             raise FrnError("a classifier needs at least one class")
         self.classes = list(classes)
         self.centres = Centres.of(classes)
+        self.allowances = np.array([enrolled.allowance for enrolled in classes], np.float32)
         self._blocks = _in_blocks(classes)
         self._whole = JoinedClasses.of(self._blocks[0]) if len(self._blocks) == 1 else None
         d = classes[0].rows.shape[1]
@@ -170,7 +173,15 @@ class ClassScorer:
         return length - np.concatenate(parts, axis=1).reshape(*maps.shape[:-1], -1)
 
     def class_error(self, queries: NDArray[np.floating]) -> Floats:
-        """Return <Q, Q_c> of Eq. 4 for every class: (q, r, d) to (q, way)."""
+        """Return <Q, Q_c> of Eq. 4 for every class, plus allowances: (q, r, d) to (q, way)."""
+        errors = self._reconstruction_error(queries)
+        return errors + self.allowed(energy(queries)) if self.allowances.any() else errors
+
+    def allowed(self, energies: Array) -> Floats:
+        """Return what allowances add to the class errors of photos: energies (q,) to (q, way)."""
+        return energies[:, None].astype(np.float32) * self.allowances
+
+    def _reconstruction_error(self, queries: NDArray[np.floating]) -> Floats:
         count, r, d = queries.shape
         self._seen += count
         by_rows, by_operators = self._numbers * (count * r + READ_COST), self._in_operators * (count + READ_COST)

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from frn.episodes import EpisodeShape, evaluation_episode
 from frn.ridge.enrolment import Array, Floats, error_from_blocks
 from frn.ridge.parameters import USUAL_SHOTS, HeadParameters, temperature
+from frn.ridge.unequal import allowances, without_one
 
 STEP, FARTHEST, PRECISION = 2.0, 8.0, 0.02
 """First step, largest distance and precision of the search for alpha, in spreads of the prior."""
@@ -117,7 +118,16 @@ def tune_by_leave_one_out(pools: Sequence[Maps], prior: Prior) -> HeadParameters
     others = statistics.median(left_out)
     stride = -(-len(pools) // MAX_CLASSES)
     first = next(place for place, pool in enumerate(pools) if len(pool) > 1)
-    found = tune([TuningEpisode(pools[first % stride :: stride])], prior, others)
+    selected = pools[first % stride :: stride]
+    found = tune([TuningEpisode(selected)], prior, others)
+    if any(allowed := allowances(selected, found)):  # gamma is that of the errors with which photos are classified
+        solver = _Solver(TuningEpisode(selected))
+        errors = solver.errors(found) + solver.energy[:, None] * allowed
+        sizes = [len(pool) for pool in selected]
+        own = [without_one(each, size, min(sizes)) for each, size in zip(allowed, sizes, strict=True)]
+        places = np.arange(len(errors)), solver.labels
+        errors[places] += solver.energy * (np.array(own) - allowed)[solver.labels]
+        found = _best_gamma(errors, solver.labels, found, prior, others)[1]
     # The prior's dependence on shots also applies to the result.
     more, fewer = prior.head(typical), prior.head(others)
     return replace(found, alpha=found.alpha + more.alpha - fewer.alpha, gamma=found.gamma * more.gamma / fewer.gamma)
@@ -144,15 +154,23 @@ def tune(episodes: Sequence[TuningEpisode], prior: Prior, shots: float) -> HeadP
     def at(x: float) -> Scored:
         head = replace(mean, alpha=mean.alpha + x * prior.alpha_spread)
         errors = np.concatenate([solver.errors(head) for solver in solvers])
-
-        def loss(y: float) -> float:
-            tried = replace(head, gamma=mean.gamma * math.exp(y * prior.gamma_spread))
-            return prior.surprise(tried, shots) - _log_likelihood(errors, labels, tried.gamma)
-
-        least, y = _by_golden_section(loss, -GAMMAS, GAMMAS)
-        return least, replace(head, gamma=mean.gamma * math.exp(y * prior.gamma_spread))
+        return _best_gamma(errors, labels, head, prior, shots)
 
     return _by_parabolas(at)[1]
+
+
+def _best_gamma(errors: Array, labels: NDArray[np.int64], head: HeadParameters, prior: Prior, shots: float) -> Scored:
+    """Return the loss with the best gamma, and the head with it, from errors (q, way) of queries and their classes."""
+    mean = prior.head(shots).gamma
+
+    def tried(y: float) -> HeadParameters:
+        return replace(head, gamma=mean * math.exp(y * prior.gamma_spread))
+
+    def loss(y: float) -> float:
+        return prior.surprise(tried(y), shots) - _log_likelihood(errors, labels, tried(y).gamma)
+
+    least, y = _by_golden_section(loss, -GAMMAS, GAMMAS)
+    return least, tried(y)
 
 
 def _log_likelihood(errors: Array, labels: NDArray[np.int64], gamma: float) -> float:

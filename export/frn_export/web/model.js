@@ -60,8 +60,11 @@ export class Model {
   async score(map, classes) {
     const found = new Array(classes.length);
     const energy = square(map) / this.r;
+    // What a class may explain of any photo because it has more photos, as in frn/ridge/unequal.py.
+    const fewest = Math.min(...classes.map(({ shots }) => shots));
+    const allowed = ({ shots }) => this.page.slope * Math.log(shots / fewest) * energy;
     const note = (place, errorMap) => {
-      const error = errorMap.reduce((sum, value) => sum + value, 0) / this.r;
+      const error = errorMap.reduce((sum, value) => sum + value, 0) / this.r + allowed(classes[place]);
       found[place] = { name: classes[place].name, error, errorMap, explained: energy ? Math.max(0, 1 - error / energy) : 0 };
     };
     const own = [...classes.keys()].filter((i) => classes[i].exported === null);

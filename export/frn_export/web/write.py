@@ -19,6 +19,7 @@ from frn.inference.explanation import MAX_COVER, MIN_COVER
 from frn.inference.feature_cache import Maps
 from frn.inference.onnx_runtime import open_session, run_session
 from frn.inference.unknown import NEVER
+from frn.ridge.unequal import slope
 from frn.system.file_sets import require_writable_set, write_set
 from frn_export.difference import Difference, compare_answers
 from frn_export.graphs.classifier import require_text, scores_graph
@@ -118,6 +119,9 @@ def _description(classifier: Classifier, feature_maps: Mapping[str, Maps]) -> di
         "crop": {"size": transform.size, "length": transform.length, "square": transform.square}
         | {"own": transform.resize is None},
         "gamma": head.gamma,
+        "slope": slope(
+            [one.allowance for one in classifier.classes.values()], [len(maps) for maps in feature_maps.values()]
+        ),
         "rule": asdict(classifier.rule if classifier.classes else NEVER),
         "classes": [
             {"name": name, "shots": len(maps), "centre": classifier.classes[name].centre.tolist()}

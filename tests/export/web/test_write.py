@@ -1,6 +1,7 @@
 """The checks and the description of a page."""
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,17 @@ def test_page_states_its_model_its_crop_and_its_rule(classifier: Classifier, tmp
     write_page(empty, tmp_path / "empty", RUNTIME, replace=False)
     told = json.loads((tmp_path / "empty" / "page.json").read_text())
     assert (told["rule"], told["classes"]) == ({"least": 0.0, "weight": 0.0}, [])
+
+
+def test_page_has_the_slope_of_the_allowances_of_unequal_classes(tmp_path: Path) -> None:
+    homes = sorted((assets_folder() / "samples" / "moths").iterdir())[:3]
+    unequal = Classifier(load_extractor("conv4", "cpu"))
+    unequal.enroll({home.name: sorted(home.iterdir())[: 1 + 2 * place] for place, home in enumerate(homes)})
+    write_page(unequal, tmp_path / "page", RUNTIME, replace=False)
+    page = json.loads((tmp_path / "page" / "page.json").read_text())
+    allowances = [one.allowance for one in unequal.classes.values()]
+    assert allowances[2] > allowances[0] == 0
+    assert [page["slope"] * math.log(entry["shots"]) for entry in page["classes"]] == pytest.approx(allowances)
 
 
 def test_class_names_are_written_as_text(classifier: Classifier, tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_of_two_equal_leads_the_example_far_from_its_class_is_the_likelier_mista
     own = member.own_errors.mean(1)
     errors = np.stack([own, 0.5 * own], axis=1)
     distances = np.array([[1.0, 2.0], [2.0, 1.0], [1.0, 1.0]])
-    ranks, found = _compare(("near", "far", "between"), errors, distances, 0, member, [7, 9])
+    ranks, found = _compare(("near", "far", "between"), own, errors, distances, 0, member.left_out_shares, [7, 9])
     assert ranks == dict.fromkeys(found, 1)
     assert {rival for rival, _, _ in found.values()} == {9}
     assert found["far"][2] - found["far"][1] == pytest.approx(DISTANCE_WEIGHT)

@@ -1,8 +1,6 @@
 """Numbers of enrolled classes, computed by hand or by the library."""
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -45,9 +43,7 @@ def enroll_error(support: np.ndarray, query: np.ndarray) -> np.ndarray:
     return np.square(query).sum(1) - (np.square(query @ one.rows.T) * one.signs).sum(1)
 
 
-MEMBER: Any = SimpleNamespace(
-    own_errors=np.array([[1.0, 3.0], [2.0, 2.0], [4.0, 4.0]]), left_out_shares=np.array([0.4, 0.6, 0.5])
-)
+OWN, SHARES = np.array([2.0, 2.0, 4.0]), np.array([0.4, 0.6, 0.5])
 ERRORS = np.array([[0.1, 1.0, 2.0, 1.5], [0.1, 2.0, 5.0, 5.0], [0.1, 1.0, 1.0, np.nan]])
 
 
@@ -56,14 +52,13 @@ DISTANCES = np.array([[1.0, 3.0, 2.0, 4.0], [1.0, 3.0, 2.0, 4.0], [1.0, 3.0, 2.0
 
 def test_rank_counts_the_strictly_better_classes_and_the_rival_is_the_best_of_them() -> None:
     """Own errors are 2, 2 and 4; those of the third example are not all known yet."""
-    ranks, rivals = _compare(("a", "b", "c"), ERRORS, DISTANCES, 0, MEMBER, [7, 8, 9, 10])
+    ranks, rivals = _compare(("a", "b", "c"), OWN, ERRORS, DISTANCES, 0, SHARES, [7, 8, 9, 10])
     assert ranks == {"a": 2, "b": 0}
     assert list(rivals) == ["a"]
     lead = (1 - 1 / 2) * 0.6
     assert rivals["a"] == pytest.approx((8, lead, lead + DISTANCE_WEIGHT * (1 - 2)))
-    assert _compare(("a",), ERRORS[:1], DISTANCES[:1], 0, MEMBER, [7, 8, 9, 10]) == ({}, {})
-    two: Any = SimpleNamespace(own_errors=MEMBER.own_errors[:2], left_out_shares=MEMBER.left_out_shares[:2])
-    assert _compare(("a", "b"), ERRORS[:2], DISTANCES[:2], 0, two, [7, 8, 9, 10])[0] == ranks
+    assert _compare(("a",), OWN[:1], ERRORS[:1], DISTANCES[:1], 0, SHARES, [7, 8, 9, 10]) == ({}, {})
+    assert _compare(("a", "b"), OWN[:2], ERRORS[:2], DISTANCES[:2], 0, SHARES[:2], [7, 8, 9, 10])[0] == ranks
     assert (ERRORS[0, 0], DISTANCES[0, 0]) == (0.1, 1.0)
 
 

@@ -20,6 +20,7 @@ from frn.inference.unknown import Shares, explained, stride, without_itself
 from frn.ridge.enrolment import Array, Centres, EnrolledClass, energy, enroll, left_out_location_error
 from frn.ridge.parameters import HeadParameters
 from frn.ridge.tuning import tune_by_leave_one_out
+from frn.ridge.unequal import allowances, without_one
 from frn_tui.client.protocol import ClassReport, ClassReports, SetClasses
 from frn_tui.engine.classes.class_ranks import ClassErrors
 from frn_tui.engine.models import Models
@@ -142,14 +143,22 @@ class EnrolledClasses:
             self._rows = self._rows if same else {}
             records, errors = self._compare_all(classifier, groups, maps, job.check)
             distances = np.ones(errors.shape)
-            classifier.left_out = _left_out(groups, records, maps, errors, distances, classifier)
+            owns = np.concatenate([record.own_errors.mean(1) for record in records])
+            energies = classifier.energy(np.stack([maps[key] for keys in groups for key in keys]))
+            classifier.left_out = _left_out(groups, owns, energies, errors, distances)
         else:
             head = self._choose_head(state, groups, maps)
-            records = self._enroll(groups, maps, head, job.check)
-            errors = self._class_errors.errors(groups, [record.enrolled for record in records], maps, job.check)
+            records = _allow(self._enroll(groups, maps, head, job.check), groups, maps, head)
+            enrolled = [record.enrolled for record in records]
+            energies = energy(np.stack([maps[key] for keys in groups for key in keys]))
+            errors = self._class_errors.errors(groups, enrolled, maps, job.check)
+            owns = np.concatenate([record.own_errors.mean(1) for record in records])
+            if any(one.allowance for one in enrolled):  # as in `ClassScorer.class_error`
+                errors += energies[:, None] * [one.allowance for one in enrolled]
+                owns += energies * np.repeat(_allowances_without_one(records), [len(keys) for keys in groups])
             distances = _distances(records)
             classifier = Classifier(extractor, self.models.store, head)
-            left_out = _left_out(groups, records, maps, errors, distances, classifier)
+            left_out = _left_out(groups, owns, energies, errors, distances)
             scorer = before.scorer if before and same and before.head == head else None
             classifier.use(state, _form(head, state, records, left_out), scorer)
         classifier.threshold_override = state.threshold
@@ -157,7 +166,7 @@ class EnrolledClasses:
         classifier.mark_others(others)
         self._current = classifier
         return {
-            "reports": self._report(listed, state, records, errors, distances),
+            "reports": self._report(listed, state, records, owns, errors, distances),
             "threshold": classifier.threshold,
             "calibrated": classifier.calibration.typical,
             "expected": classifier.calibration.describe() + self._origin,
@@ -224,19 +233,27 @@ class EnrolledClasses:
         return self._copies[1]
 
     def _report(
-        self, listed: State, state: State, records: Sequence[ClassRecord], errors: Array, distances: Array
+        self,
+        listed: State,
+        state: State,
+        records: Sequence[ClassRecord],
+        owns: Array,
+        errors: Array,
+        distances: Array,
     ) -> list[ClassReport]:
         near = {other: key for key, other in self._copies[1].items()} | self._copies[1]
         ids = [entry.id for entry in state.classes]
         ends = _ends(_groups(state))
-        parts = zip(np.split(errors, ends), np.split(distances, ends), strict=True)
+        parts = zip(np.split(owns, ends), np.split(errors, ends), np.split(distances, ends), strict=True)
         nothing: list[ClassReport] = [
             {"id": entry.id, "explained": {}, "rank": {}, "rival": {}, "near": {}} for entry in listed.classes
         ]
         reports = {report["id"]: report for report in nothing}
-        for column, (entry, record, part) in enumerate(zip(state.classes, records, parts, strict=True)):
+        for column, (entry, record, (own_errors, rows, away)) in enumerate(
+            zip(state.classes, records, parts, strict=True)
+        ):
             own = keys_of(entry)
-            ranks, rivals = _compare(own, *part, column, record, ids)
+            ranks, rivals = _compare(own, own_errors, rows, away, column, record.left_out_shares, ids)
             shares = zip(own, record.left_out_shares.tolist(), strict=False)
             reports[entry.id] |= {"explained": {k: x for k, x in shares if x == x}, "rank": ranks, "rival": rivals}
         for entry in listed.classes:  # also those whose photos are all in another class
@@ -266,24 +283,33 @@ def _distances(records: Sequence[ClassRecord]) -> Array:
     return without_itself(centres.distance(means[:, None]), labels.tolist(), counts)
 
 
-def _left_out(
-    groups: Sequence[Keys],
-    records: Sequence[ClassRecord],
-    maps: dict[str, Maps],
-    errors: Array,
-    distances: Array,
-    classifier: Classifier,
-) -> LeaveOneOut:
-    """Return what `Classifier.left_out` holds, from errors and distances (n, way) of all examples to all classes."""
-    keys = [(label, key) for label, group in enumerate(groups) for key in group]
-    owns = [own.mean() for record in records for own in record.own_errors]
-    rows = [row for row, (label, _) in enumerate(keys) if len(groups[label]) > 1]
+def _left_out(groups: Sequence[Keys], owns: Array, energies: Shares, errors: Array, distances: Array) -> LeaveOneOut:
+    """Return what `Classifier.left_out` holds, from errors and distances (n, way) of all examples to all classes.
+
+    `owns` are their errors (n,) by the others of their class, and `energies` (n,) those of their maps.
+    """
+    owners = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
+    rows = [row for row, label in enumerate(owners) if len(groups[label]) > 1]
     rows = [row for row in rows[:: stride(len(rows))] if np.isfinite(errors[row]).all()]
-    labels = np.array([keys[row][0] for row in rows], dtype=np.intp)
-    without = errors[rows]
-    without[np.arange(len(rows)), labels] = [owns[row] for row in rows]
-    energies = np.concatenate([np.zeros(0), *(classifier.energy(maps[keys[row][1]][None]) for row in rows)])
-    return without, labels, energies, distances[rows]
+    labels, without = owners[rows], errors[rows]
+    without[np.arange(len(rows)), labels] = owns[rows]
+    return without, labels, energies[rows], distances[rows]
+
+
+def _allow(
+    records: Sequence[ClassRecord], groups: Sequence[Keys], maps: dict[str, Maps], head: HeadParameters
+) -> list[ClassRecord]:
+    """Return the classes with their allowances, which depend on all classes."""
+    more = allowances([np.stack([maps[key] for key in keys]) for keys in groups], head)
+    return [
+        replace(record, enrolled=replace(record.enrolled, allowance=each))
+        for record, each in zip(records, more, strict=True)
+    ]
+
+
+def _allowances_without_one(records: Sequence[ClassRecord]) -> list[float]:
+    counts = [len(record.means) for record in records]
+    return [without_one(r.enrolled.allowance, count, min(counts)) for r, count in zip(records, counts, strict=True)]
 
 
 def _form(head: HeadParameters, state: State, records: Sequence[ClassRecord], left_out: LeaveOneOut) -> EnrolledForm:
@@ -298,16 +324,17 @@ def _form(head: HeadParameters, state: State, records: Sequence[ClassRecord], le
 
 
 def _compare(
-    keys: Keys, errors: Array, distances: Array, column: int, record: ClassRecord, ids: Sequence[int]
+    keys: Keys, own: Array, errors: Array, distances: Array, column: int, shares: Shares, ids: Sequence[int]
 ) -> tuple[dict[str, int], dict[str, tuple[int, float, float]]]:
     """Return the number of classes that reconstruct each example better than the rest of its own; and its rival.
 
-    The errors and distances are (k, way). A rival is the best other class if it beats the example's own, with its lead,
-    and with how likely a mistake the example is: distances of mean locations find some that errors alone rank low.
+    The errors and distances are (k, way), those by the rest of the own class (k,). A rival is the best other class if
+    it beats the example's own, with its lead, and with how likely a mistake the example is: distances of mean locations
+    find some that errors alone rank low.
     """
     if len(keys) < 2:
         return {}, {}
-    own, others, away = record.own_errors.mean(1), errors.copy(), distances.copy()
+    others, away = errors.copy(), distances.copy()
     others[:, column] = away[:, column] = np.inf
     counts, known = np.less(others, own[:, None]).sum(1), np.isfinite(errors.sum(axis=1))
     ranks = {key: int(counts[row]) for row, key in enumerate(keys) if known[row]}
@@ -315,7 +342,7 @@ def _compare(
     for row, key in enumerate(keys):
         if ranks.get(key):
             best = int(others[row].argmin())
-            lead = float((own[row] - others[row, best]) / max(own[row], 1e-12) * (1 - record.left_out_shares[row]))
+            lead = float((own[row] - others[row, best]) / max(own[row], 1e-12) * (1 - shares[row]))
             nearer = float(distances[row, column] - away[row].min())
             rivals[key] = ids[best], lead, lead + DISTANCE_WEIGHT * nearer
     return ranks, rivals

@@ -1,0 +1,76 @@
+"""Classes with different numbers of photos.
+
+Each further photo of a class adds directions to its pool, so the class reconstructs every photo better, also those of
+other classes: it takes photos from smaller classes. How much is measured on the examples of the other classes: the
+error of a class with as few photos as the smallest class has, less its error with all photos. These drops grow with the
+logarithm of the number of photos, k. A slope that is fitted to the drops of all classes is more accurate than the drop
+of each class, which is noisy with few examples:
+
+    allowance_c = SHARE slope log(k_c / k_min)
+
+Allowances are shares of a photo's energy; a class's error is Eq. 4 plus its allowance times the energy. They are zero
+if all classes have the same number of photos.
+
+Shape letters: way classes, k supports of a class, r locations, d channels, n examples.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from frn.ridge.enrolment import ClassScorer, EnrolledClass, energy, enroll
+from frn.ridge.parameters import HeadParameters
+
+SHARE = 0.75
+"""Fraction of the fitted drop. With all of it, small classes gain most, but photos that come in the proportions of the
+classes lose up to a point; with three quarters, both gain (`assets/benchmarks/unequal.py`)."""
+DRAWS, MAX_CLASSES, MAX_EXAMPLES = 3, 12, 128
+"""Random selections of each larger class; number of larger classes and of examples on which the slope is fitted."""
+
+
+def enroll_all(pools: Sequence[NDArray[np.floating]], head: HeadParameters) -> list[EnrolledClass]:
+    """Enroll classes from feature maps of their supports, (k, r, d) each, with their allowances."""
+    classes = [enroll(pool, head) for pool in pools]
+    return [replace(one, allowance=more) for one, more in zip(classes, allowances(pools, head), strict=True)]
+
+
+def allowances(pools: Sequence[NDArray[np.floating]], head: HeadParameters) -> list[float]:
+    """Return the allowance of each class, from feature maps of all supports, (k, r, d) each."""
+    counts = np.array([len(pool) for pool in pools])
+    least = counts.min(initial=np.iinfo(np.intp).max)
+    growth = np.log(counts / least)
+    if not growth.any():
+        return [0.0] * len(pools)
+    larger = np.flatnonzero(growth)
+    larger = larger[np.argsort(counts[larger], kind="stable")][:: -(-len(larger) // MAX_CLASSES)]
+    owners = np.repeat(np.arange(len(pools)), counts)
+    chosen = np.arange(0, len(owners), -(-len(owners) // MAX_EXAMPLES))
+    starts = np.cumsum(counts) - counts
+    examples = np.stack(
+        [pools[label][place - starts[label]] for label, place in zip(owners[chosen], chosen, strict=True)]
+    )
+    owners, whole = owners[chosen], energy(examples).clip(np.finfo(np.float32).tiny)
+    weights = 1 / counts[owners]  # each class counts equally
+    draws = np.random.default_rng(0)
+    drops = []
+    for label in larger:
+        pool = pools[label]
+        fewer = [enroll(pool[draws.permutation(len(pool))[:least]], head) for _ in range(DRAWS)]
+        before = ClassScorer(fewer).class_error(examples).mean(1, dtype=np.float64)
+        after = ClassScorer([enroll(pool, head)]).class_error(examples)[:, 0]
+        others = owners != label
+        drops.append(np.average(((before - after) / whole)[others], weights=weights[others]) if others.any() else 0.0)
+    slope = max(0.0, float(growth[larger] @ drops / np.square(growth[larger]).sum()))
+    return (SHARE * slope * growth).tolist()
+
+
+def slope(more: Sequence[float], counts: Sequence[int]) -> float:
+    """Return the allowance per unit of log k, from those of classes with `counts` photos."""
+    return max((a / float(np.log(k / min(counts))) for a, k in zip(more, counts, strict=True) if a), default=0.0)
+
+
+def without_one(allowance: float, count: int, least: int) -> float:
+    """Return the allowance of a class of `count` photos without one of them; `least` is that of the smallest class."""
+    return allowance * float(np.log(max(count - 1, least) / least) / np.log(count / least)) if allowance else 0.0

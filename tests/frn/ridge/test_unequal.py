@@ -1,0 +1,72 @@
+"""Allowances of classes with different numbers of photos."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from frn.ridge.enrolment import ClassScorer, energy, enroll
+from frn.ridge.parameters import HeadParameters
+from frn.ridge.tuning import Prior, TuningEpisode, tune, tune_by_leave_one_out
+from frn.ridge.unequal import allowances, enroll_all, slope, without_one
+
+HEAD, R, D = HeadParameters(1.0), 9, 64
+
+
+def photos(label: int, count: int, seed: int) -> NDArray[np.float32]:
+    """Maps (count, r, d) of a class: few directions of its own, and noise."""
+    basis = np.random.default_rng(label).standard_normal((6, D))
+    draws = np.random.default_rng((label, seed))
+    maps = draws.standard_normal((count, R, 6)) @ basis * 0.5 + draws.standard_normal((count, R, D))
+    return maps.astype(np.float32)
+
+
+def test_equal_classes_have_no_allowance_and_the_same_errors() -> None:
+    pools, queries = [photos(label, 3, 0) for label in range(4)], photos(0, 5, 1)
+    assert allowances(pools, HEAD) == [0.0] * 4
+    plain = ClassScorer([enroll(pool, HEAD) for pool in pools]).class_error(queries)
+    np.testing.assert_array_equal(ClassScorer(enroll_all(pools, HEAD)).class_error(queries), plain)
+
+
+def test_allowances_grow_with_the_logarithm_of_the_number_of_photos() -> None:
+    counts = [1, 2, 4, 8]
+    more = allowances([photos(label, count, 0) for label, count in enumerate(counts)], HEAD)
+    assert more[0] == 0 < more[1]
+    assert more[2] == pytest.approx(2 * more[1])
+    assert more[3] == pytest.approx(3 * more[1])
+    assert slope(more, counts) * np.log(8) == pytest.approx(more[3])
+    assert without_one(more[1], 2, 1) == 0  # without one of its two photos, it has as few as the smallest class
+    assert without_one(more[2], 4, 1) == pytest.approx(slope(more, counts) * np.log(3))
+
+
+def test_small_classes_keep_their_photos() -> None:
+    pools = [photos(label, count, 0) for label, count in enumerate([1, 1, 1, 12, 12, 12])]
+    queries = np.concatenate([photos(label, 30, 1) for label in range(6)])
+    labels = np.repeat(np.arange(6), 30)
+
+    def right(scorer: ClassScorer) -> NDArray[np.floating]:
+        answers = scorer.class_error(queries).argmin(1)
+        return np.array([(answers == label)[labels == label].mean() for label in range(6)])
+
+    before, after = (
+        right(ClassScorer([enroll(pool, HEAD) for pool in pools])),
+        right(ClassScorer(enroll_all(pools, HEAD))),
+    )
+    assert after[:3].mean() > before[:3].mean() + 0.1
+    assert after.mean() > before.mean() + 0.05
+
+
+def test_an_allowance_is_a_share_of_the_energy() -> None:
+    pools, queries = [photos(0, 1, 0), photos(1, 6, 0)], photos(2, 4, 1)
+    plain, fair = ClassScorer([enroll(pool, HEAD) for pool in pools]), ClassScorer(enroll_all(pools, HEAD))
+    difference = fair.class_error(queries) - plain.class_error(queries)
+    np.testing.assert_allclose(difference, np.outer(energy(queries), allowances(pools, HEAD)), atol=1e-5)
+
+
+def test_gamma_is_chosen_for_the_errors_with_allowances() -> None:
+    """Leave-one-out errors of the larger classes grow by their allowances, so a smaller gamma is more likely."""
+    pools = [photos(label, count, 0) for label, count in enumerate([2, 2, 9, 9])]
+    chosen, without = (
+        tune_by_leave_one_out(pools, Prior(1.0, 0.0, 0.1)),
+        tune([TuningEpisode(pools)], Prior(1.0, 0.0, 0.1), 4.5),
+    )
+    assert chosen.gamma != pytest.approx(without.gamma * np.sqrt(5.5 / 4.5))
