@@ -48,14 +48,13 @@ def allowances(pools: Sequence[NDArray[np.floating]], head: HeadParameters) -> l
     owners = np.repeat(np.arange(len(pools)), counts)
     chosen = np.arange(0, len(owners), -(-len(owners) // MAX_EXAMPLES))
     starts = np.cumsum(counts) - counts
-    examples = np.stack(
-        [pools[label][place - starts[label]] for label, place in zip(owners[chosen], chosen, strict=True)]
-    )
+    places = (chosen - starts[owners[chosen]]).tolist()
+    examples = np.stack([pools[label][place] for label, place in zip(owners[chosen].tolist(), places, strict=True)])
     owners, whole = owners[chosen], energy(examples).clip(np.finfo(np.float32).tiny)
     weights = 1 / counts[owners]  # each class counts equally
     draws = np.random.default_rng(0)
     drops = []
-    for label in larger:
+    for label in larger.tolist():
         pool = pools[label]
         fewer = [enroll(pool[draws.permutation(len(pool))[:least]], head) for _ in range(DRAWS)]
         before = ClassScorer(fewer).class_error(examples).mean(1, dtype=np.float64)

@@ -289,7 +289,7 @@ def _left_out(groups: Sequence[Keys], owns: Array, energies: Shares, errors: Arr
     `owns` are their errors (n,) by the others of their class, and `energies` (n,) those of their maps.
     """
     owners = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
-    rows = [row for row, label in enumerate(owners) if len(groups[label]) > 1]
+    rows = [row for row, label in enumerate(owners.tolist()) if len(groups[label]) > 1]
     rows = [row for row in rows[:: stride(len(rows))] if np.isfinite(errors[row]).all()]
     labels, without = owners[rows], errors[rows]
     without[np.arange(len(rows)), labels] = owns[rows]
