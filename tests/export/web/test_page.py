@@ -96,7 +96,7 @@ def test_page_is_complete_and_requests_nothing_else(archive: Path, tmp_path: Pat
     worker = (out / "sw.js").read_text(encoding="utf-8")
     kept = re.search(r"FILES = (\[.*?\]);", worker)
     assert kept
-    assert set(json.loads(kept[1])) == (there - {"sw.js"}) | {"./"}
+    assert set(json.loads(kept[1])) == (there - {"sw.js", "SHA256SUMS"}) | {"./"}
     for name in ("index.html", "page.css", "page.js", "photo.js", "model.js", "store.js", "sw.js"):
         text = (out / name).read_text(encoding="utf-8")
         assert "://" not in text, name
