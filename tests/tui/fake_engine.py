@@ -210,7 +210,7 @@ class FakeEngine(EngineClient):
             for entry in state["classes"]
         ]
         threshold = 0.4 if state["threshold"] is None else state["threshold"]
-        photos = [support for entry in state["classes"] for support in entry["supports"]]
+        photos = [support for entry in state["classes"] for support in entry["supports"]] + state["others"]
         away = [photo["path"] for photo in photos if photo["path"] in self.away]
         changed = (photo["path"] for photo in photos if self.content.get(photo["path"], photo["key"]) != photo["key"])
         unread = [photo["path"] for photo in photos if photo["key"] not in self.known] + list(changed)

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Coroutine
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -50,13 +51,13 @@ def state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def photos(moths: Path, tmp_path: Path) -> Callable[..., list[str]]:
-    """Copies of a photo under different names."""
-    data = (moths / "test" / "moth 40" / "00.png").read_bytes()
+    """Different photos, with bytes that depend on their names."""
+    pictures = sorted((moths / "test").rglob("*.png"), key=lambda path: (path.name, path.parent))
 
     def photos(*names: str) -> list[str]:
         paths = [tmp_path / f"{name}.png" for name in names]
-        for path in paths:
-            path.write_bytes(data + path.name.encode())  # different bytes, same image
+        for path, picture in zip(paths, cycle(pictures)):
+            path.write_bytes(picture.read_bytes() + path.name.encode())
         return [*map(str, paths)]
 
     return photos

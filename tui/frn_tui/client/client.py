@@ -150,6 +150,8 @@ class EngineClient:
             raise EngineError("the engine is closed")
         self._process, self._stopping = process, False
         for request in self._replayed.values():  # before pending requests: each queue keeps its order
+            if isinstance(request, SetClasses):  # a new engine has read no photo
+                self._send(0, EmbedImages(paths=[str(photo.path) for photo in request.state.photos]))
             self._send(0, request)
         self._settle("ready")
         self._listening = asyncio.create_task(self._listen(process))
