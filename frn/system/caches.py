@@ -72,7 +72,7 @@ def make_cache_folder() -> Path:
         )
     if not _is_tagged(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / TAG, SIGNATURE)
+        write_atomically(folder / TAG, SIGNATURE, replace=True)  # another process may have written it
     return folder
 
 

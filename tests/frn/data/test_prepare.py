@@ -16,7 +16,7 @@ from frn.data.folders import scan
 from frn.data.prepare import prepare, read_record
 from frn.data.prepare.folder import SampledSplit
 from frn.data.prepare.sources import Sources
-from frn.errors import FrnError
+from frn.errors import FrnError, FrnWarning
 from tests.frn.data.miniatures import tar_of
 
 
@@ -119,10 +119,12 @@ def test_a_second_call_changes_nothing_and_an_interrupted_one_continues(tmp_path
     before = tree(out)
     prepare("folder", [source], out, sampled=everything)
     assert tree(out) == before
-    (out / "train" / "c1" / "2.png").write_bytes(b"half")
+    (out / "train" / "c1" / "2.png").write_bytes(b"rotated")
     (out / "train" / "c2" / "3.png").unlink()
-    prepare("folder", [source], out, sampled=everything)
-    assert (out / "train" / "c1" / "2.png").read_bytes() == zipfile.ZipFile(source).read("c1/2.png")
+    with pytest.warns(FrnWarning, match=r"1 of 12 files differ from their sources and were kept: train/c1/2.png"):
+        prepare("folder", [source], out, sampled=everything)
+    assert (out / "train" / "c1" / "2.png").read_bytes() == b"rotated"
+    assert (out / "train" / "c2" / "3.png").read_bytes() == zipfile.ZipFile(source).read("c2/3.png")
     assert set(tree(out)) == set(before)
 
 

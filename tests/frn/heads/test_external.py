@@ -72,7 +72,7 @@ def test_an_external_package_can_register_a_head(tmp_path: Path) -> None:
         FrnError, match=r"method .plain.: its head cannot be created .*is a Identity, not a frn.heads.Head"
     ):
         build_head("plain", 64)
-    with pytest.raises(FrnError, match=r"'wide': .*its own `networks` or `maps`: register the class itself"):
+    with pytest.raises(FrnError, match=r"'wide': .*its own `networks`: register the class itself"):
         build_head("wide", 64)
     with pytest.raises(FrnError, match=r"method 'gone': its head cannot be created .*No module named 'nowhere'"):
         Model(ModelConfig(backbone="conv4", method="gone"))

@@ -67,7 +67,9 @@ def test_training_can_start_from_an_existing_model(tmp_path: Path) -> None:
         torch.testing.assert_close(ours, theirs)
     with pytest.raises(FrnError, match="--init is a conv4 model, but the run trains resnet12"):
         quick(tmp_path / "third", replace(TINY, backbone="resnet12"), init=start)
-    with pytest.raises(FrnError, match="--init is a frn model, and lccrn uses the maps of different networks"):
+    with pytest.raises(
+        FrnError, match="--init is a frn model, and lccrn uses the maps of a different number of networks"
+    ):
         quick(tmp_path / "third", replace(TINY, method="lccrn"), init=start)
 
 
