@@ -399,15 +399,14 @@ class Classifier:
         """Return class errors (n, way) of maps (n, r, d); examples by leave-one-out."""
         errors = self.scorer.class_error(maps).astype(np.float64)
         columns = {name: column for column, name in enumerate(self.classes)}
+        counts = {entry.name: len(entry.supports) for entry in self.state.classes}
+        least = min(counts.values())
         for row, key in enumerate(keys):
             if key in self._own_errors:
                 name, own = self._own_errors[key]
-                errors[row, columns[name]] = own.mean() + self._allowance_without_one(name) * energy(maps[row, None])[0]
+                more = without_one(self.classes[name].allowance, counts[name], least)
+                errors[row, columns[name]] = own.mean() + (more * energy(maps[row, None])[0] if more else 0.0)
         return errors
-
-    def _allowance_without_one(self, name: str) -> float:
-        counts = {entry.name: len(entry.supports) for entry in self.state.classes}
-        return without_one(self.classes[name].allowance, counts[name], min(counts.values()))
 
     def _distances(self, maps: Maps, keys: Sequence[str | None]) -> Array:
         """Return distances (n, way) from maps (n, r, d) to the classes' centres; examples by leave-one-out."""
