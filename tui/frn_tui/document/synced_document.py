@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from frn.inference.session import ClassEntry, Session, State, Support, build_state, without
+from frn.inference.session import ClassEntry, Session, State, Support, build_state, in_two_classes, without
 from frn_tui.client import file_requests, protocol
 from frn_tui.client.client import EngineClient
 from frn_tui.client.protocol import ClassReport, EngineError, Model, OnEvent
@@ -249,13 +249,19 @@ class SyncedDocument:
         def follow(photos: Sequence[Support]) -> list[Support]:
             return [now.get(str(photo.path), photo) for photo in photos]
 
-        built, duplicates = build_state((entry.name, follow(entry.supports)) for entry in state.classes)
+        names, followed = [entry.name for entry in state.classes], [follow(entry.supports) for entry in state.classes]
+        shared = in_two_classes(names, followed)
+        built, duplicates = build_state(
+            (name, [photo for photo in photos if photo.key not in shared])
+            for name, photos in zip(names, followed, strict=True)
+        )
         pairs = zip(state.classes, built.classes, strict=True)
         classes = tuple(dataclasses.replace(entry, supports=new.supports) for entry, new in pairs)
         others = tuple({other.key: other for other in follow(state.others)}.values())
         what = "has changed since it was added; its current content is used"
         self.problems += [Problem(str(photo.path), what) for photo in changed]
         self.problems += [Problem(str(each.path), str(each).removeprefix(f"{each.path}: ")) for each in duplicates]
+        self.problems += [Problem(str(photo.path), str(shared[photo.key])) for photo in found if photo.key in shared]
         # as an edit, it would block undo
         self.session.amend(dataclasses.replace(state, classes=classes, others=others))
 
