@@ -137,14 +137,12 @@ def _score(
             weights = extractor.on_grid(np.eye(extractor.shape[0], dtype=np.float32)).reshape(-1, h * w)
             cells = graph.node("MatMul", error, graph.constant(weights))
         graph.node("Reshape", cells, graph.ints(0, len(names), h, w), output=f"{prefix}error_map")
-        energy = graph.node("ReduceMean", length, graph.ints(1), keepdims=0)
         allowances = np.array([[enrolled.allowance for enrolled in classes.values()]], np.float32)
-        if allowances.any():  # as `ClassScorer.class_error`
-            mean = graph.node("ReduceMean", error, graph.ints(2), keepdims=0)
-            allowed = graph.node("Mul", energy, graph.constant(allowances))
-            graph.node("Add", mean, allowed, output=class_error)
-        else:
-            graph.node("ReduceMean", error, graph.ints(2), keepdims=0, output=class_error)
+        allowed = bool(allowances.any())
+        mean = graph.node("ReduceMean", error, graph.ints(2), keepdims=0, output=None if allowed else class_error)
+        energy = graph.node("ReduceMean", length, graph.ints(1), keepdims=0)
+        if allowed:  # as in `ClassScorer.class_error`
+            graph.node("Add", mean, graph.node("Mul", energy, graph.constant(allowances)), output=class_error)
         logits = graph.node("Mul", class_error, graph.constant(-gamma))
         near = _nearest(graph, classes) if rule else ""
     whole = graph.node("Max", energy, graph.constant(float(np.finfo(np.float32).tiny)))  # n, 1
