@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from frn.cli.main import app
 from frn.estimator.loading import load_extractor
+from frn.features.extractor import Extractor
+from frn.features.feature_cache import Maps
 from frn.images.opening import open_image
-from frn.inference.extractor import Extractor
-from frn.inference.feature_cache import Maps
 from frn.models.zoo import assets_folder
 from frn.ridge.enrolment import ClassScorer, enroll
 from frn.ridge.parameters import probabilities

@@ -28,8 +28,8 @@ from frn_tui.client.protocol import EmbedImages, OpenModel, RenderPreview, SetCl
 from frn_tui.terminal.modes import PIXELS, Mode
 
 from frn.cli.shell.console import print_json, print_table, progress_bar, stdout, user_errors
-from frn.inference.session import State
 from frn.models.zoo import DEFAULT_MODEL
+from frn.projects.session import State
 
 APP = (sys.executable, "-m", "frn_tui.main")
 HELLO, STAGE = ((sys.executable, str(Path(bench.__file__).with_name(name))) for name in ("hello.py", "stage.py"))

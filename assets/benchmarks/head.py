@@ -21,8 +21,8 @@ from torch import Tensor
 
 from frn.cli.shell.console import print_json, print_table, stdout, user_errors
 from frn.episodes import EpisodeShape
+from frn.features.onnx_runtime import open_session
 from frn.heads.frn import FRNHead
-from frn.inference.onnx_runtime import open_session
 from frn.ridge.enrolment import ClassScorer, enroll
 from frn.ridge.parameters import HeadParameters
 from frn.system.precision import keep_freed_memory

@@ -21,8 +21,8 @@ from PIL import Image
 from frn.cli.shell.console import print_json, print_table, stdout, user_errors
 from frn.data.synthetic import draw_classes
 from frn.errors import FrnError
-from frn.inference.extractor import Extractor
-from frn.inference.onnx_runtime import open_session
+from frn.features.extractor import Extractor
+from frn.features.onnx_runtime import open_session
 from frn.models.model import Model, load_model
 from frn.models.zoo import DEFAULT_MODEL
 from frn.ridge.enrolment import ClassScorer, EnrolledClass, enroll

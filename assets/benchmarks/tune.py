@@ -31,8 +31,8 @@ import torch
 from numpy.typing import NDArray
 
 from frn.estimator.loading import load_extractor
+from frn.features.extractor import Embedded, Extractor
 from frn.heads.vectors.classical import CLASSICAL, ClassicalHead
-from frn.inference.extractor import Embedded, Extractor
 from frn.inference.unknown import Calibration, auroc, calibrate, explained, familiarity, without_itself
 from frn.ridge.enrolment import ClassScorer, energy, enroll, leave_one_out
 from frn.ridge.parameters import HeadParameters, probabilities

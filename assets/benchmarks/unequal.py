@@ -54,14 +54,19 @@ def measure(classes: list[Floats], counts: list[int], prior: Prior, seed: int) -
     return 100 * np.array(shots)
 
 
-def main() -> None:
-    """Print a table."""
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, nargs="+", help="Data sets.")
     parser.add_argument("--split", default="val")
     parser.add_argument("--model", default="frn-photo")
     parser.add_argument("--draws", type=int, default=8)
-    options = parser.parse_args()
+    return parser
+
+
+def main() -> None:
+    """Print a table."""
+    options = parser().parse_args()
     extractor = load_extractor(options.model, "cpu")
     sets = [features(extractor, [root / options.split]) for root in options.data]
     print("| photos of each class | " + " | ".join(COLUMNS) + " |\n|---" + "|---" * len(COLUMNS) + "|")

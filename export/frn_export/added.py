@@ -10,9 +10,9 @@ import numpy as np
 
 from frn.backbones.pretrained import find_weights, packaged_weights, split_name
 from frn.errors import FrnError
+from frn.features.extractor import Extractor
 from frn.heads.frn import FRNHead
 from frn.images.opening import open_image
-from frn.inference.extractor import Extractor
 from frn.models.header import MAX_WEIGHTS
 from frn.models.model import Model, import_pretrained, load_model, save_model
 from frn.models.zoo import (

@@ -11,13 +11,13 @@ from PIL import Image
 
 from frn.errors import FrnError
 from frn.evaluation.evaluate_model import ProgressBars, no_bars
+from frn.features.extractor import Extractor, Tta, seen_by
+from frn.features.onnx_runtime import open_session, run_session
 from frn.heads.frn import FRNHead
 from frn.images.transforms import EvaluationTransform
 from frn.inference.classifier import Classifier
-from frn.inference.extractor import Extractor, Tta, seen_by
-from frn.inference.onnx_runtime import open_session, run_session
-from frn.inference.session import State
 from frn.models.model import Model, serialise
+from frn.projects.session import State
 from frn.ridge.parameters import HeadParameters
 from frn.system.file_sets import require_writable_set, write_set
 from frn_export import parity, quantise

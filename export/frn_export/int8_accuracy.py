@@ -15,9 +15,9 @@ from frn.episodes import EpisodeShape
 from frn.errors import FrnError
 from frn.evaluation.accuracy import summarise
 from frn.evaluation.episodes import episode_accuracies
+from frn.features.extractor import BATCH, Extractor
 from frn.heads.head import Head
 from frn.images.transforms import EvaluationTransform, Pixels
-from frn.inference.extractor import BATCH, Extractor
 from frn.projects.folder_tree import Broken
 
 WAY, SHOT, QUERIES = 5, 1, 5

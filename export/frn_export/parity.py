@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from frn.errors import FrnError
+from frn.features.extractor import Extractor
+from frn.features.onnx_runtime import check_model, open_session, run_session
 from frn.heads.frn import FRNHead
-from frn.inference.extractor import Extractor
-from frn.inference.onnx_runtime import check_model, open_session, run_session
 from frn.models.model import Model
 from frn.models.zoo import HEAD_FILE
 from frn.ridge.enrolment import energy

@@ -7,9 +7,9 @@ from pathlib import Path
 from frn.errors import FrnError
 from frn.estimator.loading import load_extractor
 from frn.evaluation.labelled import wilson
+from frn.features.feature_cache import FeatureStore
+from frn.features.onnx_runtime import Device
 from frn.inference.any_head import classifier_over
-from frn.inference.feature_cache import FeatureStore
-from frn.inference.onnx_runtime import Device
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,13 +18,15 @@ from frn.estimator.fitted import Answer, Fitted, embed_all
 from frn.estimator.labels import Labels, as_known, as_labels, check_kind, label_type, read_labels
 from frn.estimator.loading import classifier_file, load_classifier, load_extractor
 from frn.estimator.photos import NO_FILE, Photo, expanded, list_photos, path_of, several
+from frn.features.extractor import Extractor, Tta
+from frn.features.feature_cache import Maps
+from frn.features.onnx_runtime import Device, OwnModel
 from frn.inference.any_head import classifier_over
 from frn.inference.classifier import Prediction
-from frn.inference.extractor import Extractor, Tta
-from frn.inference.feature_cache import Maps
-from frn.inference.onnx_runtime import Device, OwnModel
-from frn.inference.project import Document, ModelReference, Project, load_project, save_project
-from frn.inference.session import (
+from frn.models.zoo import DEFAULT_MODEL, resolve
+from frn.projects.class_files import class_files
+from frn.projects.project import Document, ModelReference, Project, load_project, save_project
+from frn.projects.session import (
     Duplicate,
     State,
     Support,
@@ -35,8 +37,6 @@ from frn.inference.session import (
     with_unused,
     without_copies,
 )
-from frn.models.zoo import DEFAULT_MODEL, resolve
-from frn.projects.class_files import class_files
 from frn.system.files import write_atomically
 
 

@@ -11,10 +11,10 @@ import numpy as np
 from frn.errors import FrnError
 from frn.estimator.labels import Labels
 from frn.estimator.photos import Photo, list_photos, open_photo
+from frn.features.extractor import Embedded, Extractor, Prepared
 from frn.inference.classifier import Classifier, Prediction
-from frn.inference.extractor import Embedded, Extractor, Prepared
-from frn.inference.project import Document
-from frn.inference.session import State
+from frn.projects.project import Document
+from frn.projects.session import State
 
 
 @dataclass(frozen=True, slots=True)

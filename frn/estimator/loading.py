@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import get_args
 
 from frn.errors import FrnError
+from frn.features.extractor import Extractor, Tta
+from frn.features.feature_cache import FeatureStore
+from frn.features.onnx_runtime import MAX_BYTES, Device
 from frn.inference.any_head import OtherHeadClassifier, classifier_over
 from frn.inference.classifier import Classifier
-from frn.inference.extractor import Extractor, Tta
-from frn.inference.feature_cache import FeatureStore
-from frn.inference.onnx_runtime import MAX_BYTES, Device
 from frn.models.zoo import DEFAULT_MODEL, resolve
 from frn.projects.class_files import class_files
 from frn.system.extras import needs_torch

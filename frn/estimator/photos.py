@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from frn.errors import FrnError
+from frn.features.feature_cache import content_key
 from frn.images.boxes import path_of_url
 from frn.images.decoding import upright_rgb
 from frn.images.opening import decode, read_file
-from frn.inference.feature_cache import content_key
 
 Photo: TypeAlias = str | Path | bytes | IO[bytes] | Image.Image | NDArray[Any]
 """Accepted types of a photo. Tensors are also accepted, but not listed, because torch is not imported."""

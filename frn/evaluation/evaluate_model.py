@@ -21,13 +21,13 @@ from frn.errors import FrnError
 from frn.evaluation.accuracy import Result, as_result, summarise
 from frn.evaluation.episodes import enrolled_accuracies, episode_accuracies
 from frn.evaluation.features import FeatureExtractor, OnnxExtractor, TorchExtractor
+from frn.features.extractor import Extractor, Tta
+from frn.features.onnx_runtime import Device
 from frn.heads import build_untrained_head, networks_for
 from frn.heads.frn import FRNHead
 from frn.heads.head import Head
 from frn.heads.vectors.classical import CLASSICAL, ClassicalHead
 from frn.images.transforms import EvaluationTransform
-from frn.inference.extractor import Extractor, Tta
-from frn.inference.onnx_runtime import Device
 from frn.models.model import Model, load_model
 from frn.models.zoo import is_exported
 from frn.ridge.parameters import HeadParameters

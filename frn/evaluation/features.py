@@ -9,9 +9,9 @@ from torch import Tensor
 
 from frn.data.pixel_cache import Progress, StoredImages
 from frn.errors import FrnError
+from frn.features.extractor import Extractor, Tta, seen_by
 from frn.heads import build_head
 from frn.heads.head import Head
-from frn.inference.extractor import Extractor, Tta, seen_by
 from frn.models.model import Model
 from frn.system.precision import Precision, autocast
 

@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.errors import FrnError
+from frn.features.feature_cache import Maps
 from frn.inference.classifier import Classifier, Prediction
-from frn.inference.feature_cache import Maps
 from frn.inference.records import Answer as Record
 from frn.inference.records import Unreadable, answer_of
-from frn.inference.session import check_name
 from frn.inference.unknown import auroc
 from frn.projects.names import is_no_class, match_names
+from frn.projects.session import check_name
 
 BINS = 10
 """Number of probability bins for calibration."""

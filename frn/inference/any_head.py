@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 
 from frn.errors import FrnError
+from frn.features.extractor import Extractor
+from frn.features.feature_cache import FeatureStore, Maps
+from frn.features.onnx_runtime import MAX_BYTES, ForeignModel, Session
 from frn.inference.classifier import Classifier
-from frn.inference.extractor import Extractor
-from frn.inference.feature_cache import FeatureStore, Maps
-from frn.inference.onnx_runtime import MAX_BYTES, ForeignModel, Session
-from frn.inference.session import State
 from frn.inference.unknown import Shares
 from frn.models.zoo import HEAD_FILE, WEIGHTS, is_exported
+from frn.projects.session import State
 from frn.ridge.enrolment import Array, EnrolledClass, Floats
 from frn.ridge.parameters import HeadParameters
 from frn.system.extras import needs_torch

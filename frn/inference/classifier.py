@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.errors import FrnError
+from frn.features.extractor import MISSING, Embedded, Extractor
+from frn.features.feature_cache import FeatureStore, Maps
 from frn.images.near_copies import Looks, nearest_copies
 from frn.inference.enrolled_form import (
     EnrolledForm,
@@ -26,19 +28,7 @@ from frn.inference.enrolled_form import (
     stored_head,
     to_bytes,
 )
-from frn.inference.extractor import MISSING, Embedded, Extractor
-from frn.inference.feature_cache import FeatureStore, Maps
 from frn.inference.records import Prediction as Prediction
-from frn.inference.session import (
-    ClassEntry,
-    State,
-    Support,
-    build_state,
-    describe_copies,
-    find_copies,
-    in_two_classes,
-    without_copies,
-)
 from frn.inference.unknown import (
     FALSE_REJECTIONS,
     Calibration,
@@ -49,6 +39,16 @@ from frn.inference.unknown import (
     familiarity,
     stride,
     without_itself,
+)
+from frn.projects.session import (
+    ClassEntry,
+    State,
+    Support,
+    build_state,
+    describe_copies,
+    find_copies,
+    in_two_classes,
+    without_copies,
 )
 from frn.ridge.enrolment import Array, ClassScorer, EnrolledClass, Floats, energy, enroll, left_out_location_error
 from frn.ridge.parameters import HeadParameters, probabilities

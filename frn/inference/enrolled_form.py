@@ -20,11 +20,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from frn.features.extractor import Extractor
+from frn.features.feature_cache import FeatureStore
 from frn.images.near_copies import BYTES as LOOK
-from frn.inference.extractor import Extractor
-from frn.inference.feature_cache import FeatureStore
-from frn.inference.session import ProjectHead, State
 from frn.inference.unknown import Shares, stride
+from frn.projects.session import ProjectHead, State
 from frn.ridge.enrolment import MAX_FACTOR, Array, EnrolledClass
 from frn.ridge.parameters import HeadParameters
 

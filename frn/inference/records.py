@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
-from frn.inference.session import Support
+from frn.projects.session import Support
 from frn.system.csv_rows import csv_row
 
 Count = Annotated[int, Meta(ge=0)]

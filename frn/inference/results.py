@@ -18,8 +18,8 @@ import msgspec
 
 from frn.errors import FrnError
 from frn.inference.classifier import Classifier
-from frn.inference.project import write_path
 from frn.inference.records import Answer, Unreadable, lines, to_json
+from frn.projects.project import write_path
 from frn.system.files import LOCK, beside, open_to_append, replacing, require_regular, require_writable
 from frn.system.processes.locks import Lock, holder
 

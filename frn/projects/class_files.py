@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from frn.errors import FrnError
-from frn.inference.project import Project, is_project, load_project
-from frn.inference.session import check_name
 from frn.projects.class_table import is_table, metadata_table, read_table
 from frn.projects.folder_tree import Broken, Check, class_tree
 from frn.projects.names import is_no_class, natural_order
 from frn.projects.other_tools import find_annotations, is_annotation_file, read_annotations
+from frn.projects.project import Project, is_project, load_project
+from frn.projects.session import check_name
 from frn.system.files import is_folder
 
 

@@ -1,7 +1,7 @@
 """Caches on disk: location, content and cleanup, without torch and numpy.
 
 `images/KEY/` holds the decoded images of one split of a data set (`frn.data.pixel_cache`); `features.sqlite` holds
-feature maps of photos (`frn.inference.feature_cache`, which has its own limit). Missing caches are created again.
+feature maps of photos (`frn.features.feature_cache`, which has its own limit). Missing caches are created again.
 
 Nothing is removed without our mark: the root has our `CACHEDIR.TAG`, a split's folder our name and index, and only
 files with our names are deleted. A folder with other content is left alone, and links are not followed.

@@ -7,8 +7,8 @@ from frn_export.graphs.classifier import classifier_graph
 from infer import enroll_moths, time_classifier, time_command, time_extractor
 
 from frn.errors import FrnError
+from frn.features.extractor import Extractor
 from frn.images.transforms import EvaluationTransform
-from frn.inference.extractor import Extractor
 from frn.models.header import ModelConfig
 from frn.models.model import Model
 from frn.models.zoo import assets_folder

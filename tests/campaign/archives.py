@@ -14,7 +14,7 @@ import numpy as np
 
 from frn.data.prepare.sources import Sources
 from frn.data.synthetic import draw_moth, species
-from frn.inference.project import is_project, load_project
+from frn.projects.project import is_project, load_project
 from tests.campaign.campaign import Part
 from tests.campaign.files import PROJECT, damaging
 from tests.campaign.mutations import mend_tar, mutate, mutate_json

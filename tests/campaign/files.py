@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 
 from frn.errors import FrnError
-from frn.inference.project import Project, load_project, save_project
+from frn.projects.project import Project, load_project, save_project
 from tests.campaign.campaign import Part
 from tests.campaign.mutations import TEXT, mutate, mutate_json
 
@@ -46,7 +46,7 @@ def damaging(seeds: Sequence[bytes], **options: object) -> Maker:
 
 def onnx_models() -> Part:
     """A shipped extractor with damaged bytes, and its graph with changed numbers, names and operators."""
-    from frn.inference.extractor import Extractor
+    from frn.features.extractor import Extractor
     from frn.models.zoo import shipped_extractors
 
     good = shipped_extractors()["conv4"].read_bytes()
@@ -93,7 +93,7 @@ def _other_graph(good: bytes, generator: np.random.Generator) -> bytes:
 
 def safetensors() -> Part:
     """A model file, damaged mostly in its header."""
-    from frn.inference.onnx_runtime import MAX_METADATA
+    from frn.features.onnx_runtime import MAX_METADATA
     from frn.models.model import load_model
     from frn.models.zoo import shipped_models
 

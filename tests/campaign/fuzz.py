@@ -29,7 +29,7 @@ def image(data: bytes) -> None:
 
 def project(data: bytes) -> None:
     """Read a project and save it again."""
-    from frn.inference.project import load_project, save_project
+    from frn.projects.project import load_project, save_project
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "x.frn.json"
@@ -39,7 +39,7 @@ def project(data: bytes) -> None:
 
 def onnx(data: bytes) -> None:
     """Check an untrusted ONNX model before a session is created."""
-    from frn.inference.onnx_runtime import check_model
+    from frn.features.onnx_runtime import check_model
 
     check_model(data, "x")
 

@@ -34,9 +34,9 @@ from frn_tui.engine.worker_queues import Job, serve
 from frn.data.synthetic import draw_moth, species
 from frn.errors import FrnError
 from frn.estimator.few_shot import FewShotClassifier
-from frn.inference.onnx_runtime import OwnModel
-from frn.inference.session import Session, State
+from frn.features.onnx_runtime import OwnModel
 from frn.models.zoo import shipped_extractors
+from frn.projects.session import Session, State
 from frn.system.processes.messages import convert, decode, encode
 from tests.commands import frn
 
@@ -71,7 +71,7 @@ def quick(patch: pytest.MonkeyPatch) -> None:
     """Open each network once, in this process, and build the command line once."""
     opened = cache(OwnModel)
     for kind in ("OwnModel", "ForeignModel"):
-        patch.setattr(f"frn.inference.extractor.{kind}", opened)
+        patch.setattr(f"frn.features.extractor.{kind}", opened)
     patch.setattr("typer.testing._get_command", cache(typer.main.get_command))
     patch.setattr("os.fsync", lambda descriptor: None)
 

@@ -27,7 +27,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 CORE = (
-    *("frn/system/files.py", "frn/inference", "frn/evaluation", "frn/ridge"),
+    *("frn/system/files.py", "frn/features", "frn/projects", "frn/inference", "frn/evaluation", "frn/ridge"),
     *("export/frn_export", "tui/frn_tui/engine"),
 )
 SOURCES = {"frn": "frn", "frn_export": "export/frn_export", "frn_tui": "tui/frn_tui", "tests": "tests"}

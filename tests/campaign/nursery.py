@@ -79,7 +79,7 @@ def main() -> None:
     """Fork a child for each message, and answer with its process number."""
     target, requests = sys.argv[1], socket.socket(fileno=int(sys.argv[2]))
     importlib.import_module(target.partition(":")[0])
-    if target.startswith("frn.inference"):
+    if target.startswith("frn.features"):
         importlib.import_module("onnx")
         importlib.import_module("onnxruntime")
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # let the system reap the children

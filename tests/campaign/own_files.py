@@ -14,8 +14,8 @@ from frn.data.folders import scan
 from frn.data.pixel_cache import load_images
 from frn.data.prepare import RECORD, Record, read_record, write_record
 from frn.data.synthetic import draw_moth, species
+from frn.features.feature_cache import FeatureStore
 from frn.images.transforms import EvaluationTransform
-from frn.inference.feature_cache import FeatureStore
 from frn.system.caches import cached_splits
 from tests.campaign.campaign import Part
 from tests.campaign.files import Maker, damaging, damaging_json
@@ -320,7 +320,7 @@ def exported_metadata() -> Part:
     """An exported model with changed metadata gives the same maps as before, or is refused."""
     import onnx
 
-    from frn.inference.extractor import Extractor
+    from frn.features.extractor import Extractor
     from frn.models.zoo import shipped_extractors
 
     good = onnx.load_model_from_string(shipped_extractors()["conv4"].read_bytes())

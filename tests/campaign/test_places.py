@@ -17,12 +17,12 @@ from PIL import Image
 
 from frn.data.folders import scan
 from frn.data.pixel_cache import load_images
+from frn.features.feature_cache import FeatureStore
 from frn.images.transforms import EvaluationTransform
-from frn.inference.feature_cache import FeatureStore
-from frn.inference.project import load_project, save_project
 from frn.models.header import ModelConfig
 from frn.models.model import Model
 from frn.models.zoo import assets_folder
+from frn.projects.project import load_project, save_project
 from frn.system.caches import cache_folder
 from frn.training.runs.run import RunFolder, TrainState
 from tests.campaign.test_surroundings import project

@@ -11,8 +11,8 @@ import pytest
 
 from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform
-from frn.inference.project import ModelReference, Project, load_project, save_project
-from frn.inference.session import ClassEntry, State
+from frn.projects.project import ModelReference, Project, load_project, save_project
+from frn.projects.session import ClassEntry, State
 from frn.system.file_sets import write_set
 from tests.killing import killed_at
 

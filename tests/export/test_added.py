@@ -16,8 +16,8 @@ from frn_export.added import add_file, add_model
 from frn_export.graphs.backbone import features_graph
 
 from frn.errors import FrnError
+from frn.features.extractor import Extractor
 from frn.images.transforms import EvaluationTransform
-from frn.inference.extractor import Extractor
 from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model, save_model
 from frn.models.zoo import Network

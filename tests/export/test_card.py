@@ -23,11 +23,11 @@ from typer.testing import CliRunner
 
 from frn._version import __version__
 from frn.cli.main import app
+from frn.features.extractor import Extractor
+from frn.features.feature_cache import Maps
 from frn.images.opening import open_image
 from frn.images.transforms import EvaluationTransform
 from frn.inference.classifier import Classifier, Prediction
-from frn.inference.extractor import Extractor
-from frn.inference.feature_cache import Maps
 from frn.models.header import ModelConfig
 from frn.models.model import Model
 from frn.ridge.enrolment import ClassScorer, enroll

@@ -12,8 +12,8 @@ from frn_export.graphs.classifier import batch_graph
 from frn_export.graphs.prepare import preprocess_graph
 
 from frn.errors import FrnError
+from frn.features.onnx_runtime import run_session
 from frn.images.transforms import EvaluationTransform
-from frn.inference.onnx_runtime import run_session
 
 
 def test_an_export_is_plain_float32_by_default() -> None:

@@ -13,8 +13,8 @@ from PIL import Image
 
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
+from frn.features.extractor import BATCH, Extractor
 from frn.images.transforms import EvaluationTransform
-from frn.inference.extractor import BATCH, Extractor
 from frn.models.model import Model, load_model
 from frn.models.zoo import shipped_extractors
 

@@ -24,10 +24,10 @@ from frn_export.parity import (
 from frn_export.quantise import half
 
 from frn.errors import FrnError
+from frn.features.extractor import Extractor
+from frn.features.onnx_runtime import HEAD_OPERATORS, ForeignModel, run_session
 from frn.images.transforms import EvaluationTransform
 from frn.inference.classifier import Classifier
-from frn.inference.extractor import Extractor
-from frn.inference.onnx_runtime import HEAD_OPERATORS, ForeignModel, run_session
 from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model
 from frn.ridge.parameters import HeadParameters
@@ -214,7 +214,7 @@ def test_operators_of_an_exported_head_are_those_that_frn_opens(monkeypatch: pyt
     assert ForeignModel(graph, "head.onnx", "cpu", 1).run(
         {"support": np.ones((3, 2, 6, 4), np.float32), "query": np.ones((5, 6, 4), np.float32)}
     ).shape == (5, 3)
-    monkeypatch.setattr("frn.inference.onnx_runtime.HEAD_OPERATORS", HEAD_OPERATORS - {"Einsum"})
+    monkeypatch.setattr("frn.features.onnx_runtime.HEAD_OPERATORS", HEAD_OPERATORS - {"Einsum"})
     with pytest.raises(
         FrnError, match=r"head of own cannot be exported .* uses the operator ai\.onnx\.Einsum, which is not"
     ):

@@ -13,10 +13,10 @@ from frn_export.quantise import BATCH, _batches, _replace, half, int8
 from onnx import TensorProto, numpy_helper
 
 from frn.errors import FrnError
+from frn.features.extractor import Extractor
+from frn.features.onnx_runtime import check_model
 from frn.images.opening import open_image
 from frn.images.transforms import Pixels
-from frn.inference.extractor import Extractor
-from frn.inference.onnx_runtime import check_model
 from frn.models.zoo import shipped_extractors
 from tests import processes
 

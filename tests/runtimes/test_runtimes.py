@@ -21,11 +21,11 @@ from frn_export.graphs.prepare import preprocess_graph
 from frn_export.quantise import half, int8
 from PIL import Image
 
+from frn.features.extractor import Extractor
+from frn.features.onnx_runtime import open_session, run_session
 from frn.heads.frn import FRNHead
 from frn.images.opening import open_image
 from frn.inference.classifier import Classifier, Prediction
-from frn.inference.extractor import Extractor
-from frn.inference.onnx_runtime import open_session, run_session
 from frn.inference.unknown import NEVER
 from frn.models.model import load_model
 from frn.models.zoo import DEFAULT_MODEL

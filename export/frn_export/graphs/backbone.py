@@ -17,8 +17,8 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from frn.backbones.conv4 import Conv4, ConvBlock
 from frn.backbones.resnet12 import ResidualBlock, ResNet12
-from frn.inference.extractor import FEATURES_VERSION
-from frn.inference.onnx_runtime import FEATURES_FORMAT
+from frn.features.extractor import FEATURES_VERSION
+from frn.features.onnx_runtime import FEATURES_FORMAT
 from frn.models.model import Model
 from frn_export.graphs.builder import FLOAT, GraphBuilder
 from frn_export.graphs.traced import write_traced

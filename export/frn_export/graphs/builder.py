@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from frn._version import __version__
-from frn.inference.onnx_runtime import open_session, run_session
+from frn.features.onnx_runtime import open_session, run_session
 
 OPSET = 18
 """Newest opset whose Resize, Pad, MaxPool, If and Loop all have CUDA kernels in onnxruntime."""

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 
 from frn.errors import FrnError
-from frn.inference.extractor import Extractor
+from frn.features.extractor import Extractor
 from frn.inference.unknown import LEAST_DISTANCE, NEVER, RIVALS, RejectRule
 from frn.ridge.enrolment import Centres, EnrolledClass, JoinedClasses
 from frn_export.graphs.builder import FLOAT, STRING, UINT8, GraphBuilder, Shape

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 from frn.errors import FrnError
+from frn.features.extractor import Extractor
+from frn.features.feature_cache import Maps
+from frn.features.onnx_runtime import OwnModel
 from frn.inference.any_head import OtherHeadClassifier, as_shots
 from frn.inference.classifier import Classifier
-from frn.inference.extractor import Extractor
-from frn.inference.feature_cache import Maps
-from frn.inference.onnx_runtime import OwnModel
 from frn.models.zoo import HEAD_FILE
 from frn.ridge.enrolment import EnrolledClass
 from frn_export.graphs.builder import GraphBuilder, evaluate

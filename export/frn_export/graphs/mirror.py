@@ -17,8 +17,8 @@ import onnx
 from onnx import helper
 
 from frn.errors import FrnError
+from frn.features.extractor import PLAIN, TTA, Tta
 from frn.images.transforms import EvaluationTransform
-from frn.inference.extractor import PLAIN, TTA, Tta
 from frn_export.graphs.builder import FLOAT, GraphBuilder, value
 
 

@@ -17,7 +17,7 @@ import torch
 from torch.onnx import symbolic_helper
 from torch.onnx.utils import register_custom_op_symbolic
 
-from frn.inference.onnx_runtime import TRACED_HEAD
+from frn.features.onnx_runtime import TRACED_HEAD
 from frn.models.model import Model
 from frn_export.graphs.builder import DOUBLE, FLOAT, OPSET, GraphBuilder
 from frn_export.graphs.traced import trace

@@ -13,11 +13,11 @@ from PIL import Image
 
 from frn._version import __version__
 from frn.errors import FrnError
+from frn.features.feature_cache import Maps
+from frn.features.onnx_runtime import open_session, run_session
 from frn.images.ramp import RAMP
 from frn.inference.classifier import Classifier
 from frn.inference.explanation import MAX_COVER, MIN_COVER
-from frn.inference.feature_cache import Maps
-from frn.inference.onnx_runtime import open_session, run_session
 from frn.inference.unknown import NEVER
 from frn.ridge.unequal import slope
 from frn.system.file_sets import require_writable_set, write_set

@@ -9,9 +9,9 @@ from frn.errors import FrnError
 from frn.projects.names import lookalikes
 
 if TYPE_CHECKING:
+    from frn.features.extractor import Tta
+    from frn.features.onnx_runtime import Device
     from frn.inference.classifier import Classifier
-    from frn.inference.extractor import Tta
-    from frn.inference.onnx_runtime import Device
 
 
 def open_classes(

@@ -149,8 +149,8 @@ def _write_lines(
 
 
 def _has_changed(name: str, key: str) -> bool:
+    from frn.features.feature_cache import content_key
     from frn.images.opening import read_file
-    from frn.inference.feature_cache import content_key
 
     try:
         return content_key(read_file(Path(name))) != key

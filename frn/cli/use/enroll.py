@@ -39,11 +39,11 @@ def enroll(
     suggests a photo in the wrong class.
     """
     from frn.estimator.loading import load_extractor
+    from frn.features.feature_cache import FeatureStore
     from frn.inference.any_head import classifier_over
-    from frn.inference.feature_cache import FeatureStore
-    from frn.inference.project import ModelReference, Project, is_project, save_project
-    from frn.inference.session import with_unused
     from frn.projects.names import lookalikes
+    from frn.projects.project import ModelReference, Project, is_project, save_project
+    from frn.projects.session import with_unused
 
     if not is_project(out):
         raise FrnError(f"{out}: a project must end in .frn.json")
@@ -78,9 +78,9 @@ def enroll(
 
 def _found(sources: list[str], level: int | None) -> "ClassFiles":
     """Return the classes of all sources; a project alone keeps everything else that it contains."""
-    from frn.inference.project import is_project
     from frn.projects.class_files import ClassFiles, class_files
     from frn.projects.folder_tree import photos_below
+    from frn.projects.project import is_project
 
     if len(sources) == 1 and is_project(Path(sources[0])):
         return class_files(Path(sources[0]))

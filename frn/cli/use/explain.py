@@ -33,10 +33,10 @@ def explain(
     import io
 
     from frn.errors import FrnError
+    from frn.features.feature_cache import content_key
     from frn.images.near_copies import look
     from frn.images.opening import open_image, read_file
     from frn.inference.explanation import Panel, mark, sheet
-    from frn.inference.feature_cache import content_key
     from frn.system.files import write_atomically
 
     if out.suffix.lower() != ".png":

@@ -128,8 +128,8 @@ def _web(
     from frn_export.web.write import require_writable_page, write_page
 
     from frn.estimator.loading import load_extractor
+    from frn.features.feature_cache import FeatureStore
     from frn.inference.any_head import classifier_over
-    from frn.inference.feature_cache import FeatureStore
 
     require_writable_page(out, replace=replace)
     found = find_runtime(runtime)

@@ -12,7 +12,7 @@ from frn.models.zoo import DEFAULT_MODEL
 from frn.system.file_sets import require_new_folder
 
 if TYPE_CHECKING:
-    from frn.inference.extractor import Embedded, Extractor
+    from frn.features.extractor import Embedded, Extractor
 
 
 @console.user_errors()
@@ -38,7 +38,7 @@ def group(
     names, skipped = find_photos(photos)
     console.report_skipped(skipped, all_of_them="")
     from frn.estimator.loading import load_extractor
-    from frn.inference.project import is_project
+    from frn.projects.project import is_project
     from frn.ridge.unlabelled.groups import group as found_in
 
     require_new_folder(out)
@@ -72,7 +72,7 @@ def group(
 
 def _read(extractor: "Extractor", names: list[str]) -> "tuple[list[tuple[Path, Embedded]], list[str]]":
     """Return the maps of distinct photos and why others were skipped. Raises FrnError if no photo can be read."""
-    from frn.inference.feature_cache import FeatureStore
+    from frn.features.feature_cache import FeatureStore
 
     read: dict[str, tuple[Path, Embedded]] = {}
     skipped = []
@@ -112,8 +112,8 @@ def _copy(out: Path, members: dict[str, list[Path]]) -> None:
 
 def _save(out: Path, model: str, extractor: "Extractor", members: "dict[str, list[tuple[Path, Embedded]]]") -> None:
     """Write a project whose classes are the groups, without near copies."""
-    from frn.inference.project import ModelReference, Project, save_project
-    from frn.inference.session import Support, build_state
+    from frn.projects.project import ModelReference, Project, save_project
+    from frn.projects.session import Support, build_state
 
     supports = {name: [Support.of(path.absolute(), e.key) for path, e in own] for name, own in members.items()}
     state, _ = build_state(supports.items())

@@ -15,9 +15,9 @@ from PIL import Image
 
 from frn.errors import FrnError
 from frn.estimator.loading import load_classifier
+from frn.features.onnx_runtime import open_session, run_session
 from frn.images.opening import open_image
 from frn.inference.classifier import Classifier
-from frn.inference.onnx_runtime import open_session, run_session
 from frn.models.zoo import assets_folder
 
 SAMPLES = assets_folder() / "samples"

@@ -6,7 +6,7 @@ from frn_export.graphs import classifier
 from frn_export.graphs.builder import FLOAT, GraphBuilder
 
 from frn.errors import FrnError
-from frn.inference.onnx_runtime import open_session, run_session
+from frn.features.onnx_runtime import open_session, run_session
 from frn.ridge.enrolment import JoinedClasses, enroll
 from frn.ridge.parameters import HeadParameters
 

@@ -15,9 +15,9 @@ from PIL import Image
 from torchvision.transforms import functional
 
 from frn.errors import FrnError
+from frn.features.extractor import Extractor
 from frn.images.transforms import EvaluationTransform
 from frn.inference.classifier import Classifier, Prediction
-from frn.inference.extractor import Extractor
 from frn.inference.unknown import RejectRule
 from frn.models.header import ModelConfig
 from frn.models.model import Model

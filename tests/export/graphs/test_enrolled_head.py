@@ -9,10 +9,10 @@ from frn_export.graphs.enrolled_head import HeadClasses, classifier_with, enroll
 from frn_export.graphs.traced_head import traced_head_graph
 
 from frn.errors import FrnError
+from frn.features.onnx_runtime import open_session, run_session
 from frn.images.transforms import EvaluationTransform
 from frn.inference.any_head import OtherHeadClassifier
 from frn.inference.classifier import Classifier
-from frn.inference.onnx_runtime import open_session, run_session
 from frn.models.header import ModelConfig
 from frn.models.model import Model
 from tests.export.graphs.test_listings import RULE, compare, conv4

@@ -19,8 +19,8 @@ from frn_export.graphs.prepare import preprocess_graph
 from onnx import helper, numpy_helper
 
 from frn.estimator.loading import load_extractor
+from frn.features.extractor import Extractor
 from frn.images.transforms import EvaluationTransform
-from frn.inference.extractor import Extractor
 from frn.inference.unknown import RejectRule
 from frn.models.model import load_model
 from frn.ridge.enrolment import EnrolledClass, enroll

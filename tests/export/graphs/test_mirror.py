@@ -14,13 +14,13 @@ from frn.data.pixel_cache import load_images
 from frn.errors import FrnError
 from frn.estimator.loading import load_classifier, load_extractor
 from frn.evaluation.features import OnnxExtractor, TorchExtractor
+from frn.features.extractor import Extractor
+from frn.features.feature_cache import Maps
 from frn.images.transforms import EvaluationTransform
 from frn.inference.classifier import Classifier, Prediction
-from frn.inference.extractor import Extractor
-from frn.inference.feature_cache import Maps
-from frn.inference.project import ModelReference, Project, save_project
 from frn.models.model import load_model
 from frn.models.zoo import assets_folder
+from frn.projects.project import ModelReference, Project, save_project
 
 MOTHS = assets_folder() / "samples" / "moths"
 

@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 from frn.cli.main import app
 from frn.errors import FrnError
 from frn.estimator.few_shot import FewShotClassifier
-from frn.inference.extractor import Extractor
-from frn.inference.onnx_runtime import check_model, open_session, run_session
+from frn.features.extractor import Extractor
+from frn.features.onnx_runtime import check_model, open_session, run_session
 from frn.models.model import Model, import_pretrained, save_model
 from frn.ridge.parameters import HeadParameters
 

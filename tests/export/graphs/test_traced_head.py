@@ -12,7 +12,7 @@ from frn_export.graphs.traced_head import traced_head_graph
 from torch import Tensor, nn
 
 from frn.errors import FrnError
-from frn.inference.onnx_runtime import TRACED_HEAD, open_session, run_session
+from frn.features.onnx_runtime import TRACED_HEAD, open_session, run_session
 
 D = 4
 

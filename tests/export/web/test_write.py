@@ -14,8 +14,8 @@ from frn_export.web.write import write_page
 
 from frn.errors import FrnError
 from frn.estimator.loading import load_classifier, load_extractor
+from frn.features.onnx_runtime import run_session
 from frn.inference.classifier import Classifier
-from frn.inference.onnx_runtime import run_session
 from frn.models.zoo import assets_folder
 
 RUNTIME = Runtime("1.30.0", b"export {};", b"\0asm")

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
-from frn.inference.feature_cache import content_key
+from frn.features.feature_cache import content_key
 from frn.models.zoo import assets_folder
 from tests import processes
 from tests.frn.conftest import is_described

@@ -10,8 +10,8 @@ from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
 from frn.images.opening import open_image
-from frn.inference.project import load_project
 from frn.models.zoo import assets_folder
+from frn.projects.project import load_project
 
 MOTHS = assets_folder() / "samples" / "moths"
 

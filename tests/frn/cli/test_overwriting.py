@@ -41,7 +41,7 @@ FOLDERS: dict[tuple[str, str], tuple[str, list[object]]] = {
 """Options that name a folder, and a file that the command would write there."""
 ELSEWHERE = {
     ("reproduce", "--runs"): "the folders of runs, each by `frn train --out`",
-    ("group", "--out"): "refuses whatever exists: tests/frn/inference/test_groups.py",
+    ("group", "--out"): "refuses whatever exists: tests/frn/ridge/test_groups.py",
 }
 ALL = {**FILES, **FOLDERS}
 
@@ -106,7 +106,7 @@ def test_unusable_target_is_refused_before_a_model_is_opened(
     target = tmp_path / ("file" if kind == "below a file" else "") / name
     if kind == "link":
         target.symlink_to(tmp_path / "folder", target_is_directory=True)
-    monkeypatch.setattr("frn.inference.extractor.Extractor.__init__", MagicMock(side_effect=AssertionError("opened")))
+    monkeypatch.setattr("frn.features.extractor.Extractor.__init__", MagicMock(side_effect=AssertionError("opened")))
     result = frn(key[0], *words, key[1], target)
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
     assert result.stderr.startswith(f"error: {target}: ")

@@ -9,8 +9,8 @@ from PIL import Image
 
 from frn.data.folders import find_splits, scan, split_folder
 from frn.errors import FrnError
-from frn.inference.session import Session, Support, build_state
 from frn.projects.names import loose, match_names
+from frn.projects.session import Session, Support, build_state
 from tests.commands import frn
 
 NFC, NFD = unicodedata.normalize("NFC", "Épervier"), unicodedata.normalize("NFD", "Épervier")

@@ -14,8 +14,8 @@ from PIL import Image
 
 from frn import FewShotClassifier
 from frn.errors import FrnError, FrnWarning
-from frn.inference.project import load_project
 from frn.models.zoo import assets_folder
+from frn.projects.project import load_project
 
 SAMPLES = assets_folder() / "samples"
 

@@ -12,7 +12,7 @@ from frn.errors import FrnError
 from frn.estimator import finetuning
 from frn.estimator.finetuning import cross_validate, whitening
 from frn.estimator.loading import load_extractor
-from frn.inference.feature_cache import Maps
+from frn.features.feature_cache import Maps
 from frn.models.header import read_header
 from frn.models.model import load_model
 from frn.ridge.tuning import UNTRAINED

@@ -18,7 +18,7 @@ from sklearn.exceptions import NotFittedError
 from frn import FewShotClassifier
 from frn.errors import FrnError, FrnWarning
 from frn.estimator.photos import open_photo
-from frn.inference.extractor import Extractor
+from frn.features.extractor import Extractor
 
 
 def photo(seed: int, size: int = 32) -> NDArray[np.uint8]:

@@ -25,14 +25,14 @@ from sklearn.utils.validation import check_is_fitted
 from frn import FewShotClassifier
 from frn.errors import FrnError
 from frn.estimator.labels import as_labels
+from frn.features.feature_cache import content_key
+from frn.features.onnx_runtime import ForeignModel, OwnModel
 from frn.images.transforms import EvaluationTransform
-from frn.inference.feature_cache import content_key
-from frn.inference.onnx_runtime import ForeignModel, OwnModel
-from frn.inference.project import load_project, save_project
-from frn.inference.session import Support
 from frn.models.header import ModelConfig
 from frn.models.model import Model, save_model
 from frn.models.zoo import assets_folder, shipped_extractors
+from frn.projects.project import load_project, save_project
+from frn.projects.session import Support
 
 MOTHS = sorted((assets_folder() / "samples" / "moths").iterdir())[:3]
 

@@ -102,8 +102,8 @@ def test_exported_file_cannot_provide_a_head_with_layers() -> None:
 
     from frn.errors import FrnError
     from frn.evaluation.features import OnnxExtractor
+    from frn.features.extractor import Extractor
     from frn.images.transforms import EvaluationTransform
-    from frn.inference.extractor import Extractor
     from frn.models.header import ModelConfig
     from frn.models.model import Model
 

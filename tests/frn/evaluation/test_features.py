@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from frn.evaluation.features import OnnxExtractor, TorchExtractor, turned_back
+from frn.features.extractor import Extractor
 from frn.heads.frn import FRNHead
 from frn.images.transforms import EvaluationTransform
-from frn.inference.extractor import Extractor
 from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model
 from frn.models.zoo import shipped_extractors

@@ -17,11 +17,11 @@ from PIL import Image
 from frn.errors import FrnError
 from frn.estimator.loading import load_classifier
 from frn.evaluation.labelled import Answer, LabelledScore, score_labelled, wilson
+from frn.features.extractor import Embedded
 from frn.inference.classifier import Prediction
-from frn.inference.extractor import Embedded
 from frn.inference.records import lines
-from frn.inference.session import Support, build_state
 from frn.models.zoo import assets_folder
+from frn.projects.session import Support, build_state
 from frn.report.score_page import score_page
 from tests import processes
 from tests.commands import frn

@@ -17,17 +17,17 @@ from torch import Tensor
 from frn.errors import FrnError
 from frn.estimator.few_shot import FewShotClassifier
 from frn.estimator.loading import load_classifier, load_extractor
+from frn.features.feature_cache import Maps
+from frn.features.onnx_runtime import check_model, open_session, run_session
 from frn.heads import HEADS, Head
 from frn.heads.vectors.classical import CLASSICAL
 from frn.images.opening import open_image
 from frn.images.transforms import EvaluationTransform
 from frn.inference.any_head import OtherHeadClassifier, as_shots, classifier_over
 from frn.inference.classifier import Prediction
-from frn.inference.feature_cache import Maps
-from frn.inference.onnx_runtime import check_model, open_session, run_session
-from frn.inference.session import Support, build_state
 from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model, save_model
+from frn.projects.session import Support, build_state
 from tests.commands import frn
 from tests.frn.heads.test_deepemd import needs_pot
 

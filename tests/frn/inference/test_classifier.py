@@ -15,16 +15,16 @@ from frn_export.quantise import half
 from PIL import Image, ImageOps
 
 from frn.errors import FrnError
+from frn.features.extractor import Embedded, Extractor
+from frn.features.feature_cache import FeatureStore, Maps, content_key
 from frn.heads.frn import FRNHead
 from frn.images.opening import open_image
 from frn.images.transforms import EvaluationTransform
 from frn.inference.classifier import Classifier, Prediction
-from frn.inference.extractor import Embedded, Extractor
-from frn.inference.feature_cache import FeatureStore, Maps, content_key
-from frn.inference.session import Support
 from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model
 from frn.models.zoo import shipped_extractors, shipped_models
+from frn.projects.session import Support
 from frn.ridge.enrolment import ClassScorer, energy, enroll
 
 
@@ -161,7 +161,7 @@ def test_next_photos_are_embedded_while_the_current_ones_are_used(
         return run(inputs)
 
     monkeypatch.setattr(extractor.session, "run", watched)
-    monkeypatch.setattr("frn.inference.extractor.BATCH", 2)
+    monkeypatch.setattr("frn.features.extractor.BATCH", 2)
     paths = members(moths / "test")["moth 40"][:7]
     reading = extractor.read(paths, opening=(lambda path: None) if announced else None)
     first = next(reading)[0]

@@ -14,6 +14,8 @@ import pytest
 
 from frn.errors import FrnError
 from frn.estimator.loading import load_extractor
+from frn.features.extractor import Extractor
+from frn.features.feature_cache import FeatureStore, stamp_of
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.enrolled_form import (
     EnrolledForm,
@@ -24,9 +26,7 @@ from frn.inference.enrolled_form import (
     head_of,
     to_bytes,
 )
-from frn.inference.extractor import Extractor
-from frn.inference.feature_cache import FeatureStore, stamp_of
-from frn.inference.session import State
+from frn.projects.session import State
 from frn.ridge.parameters import HeadParameters
 from tests.campaign.mutations import mutate
 

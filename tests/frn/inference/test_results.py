@@ -14,7 +14,7 @@ from frn.errors import FrnError
 from frn.inference import results
 from frn.inference.records import Answer, Prediction, Unreadable, answer_of
 from frn.inference.results import ResultsFile, run_digest
-from frn.inference.session import Support, build_state
+from frn.projects.session import Support, build_state
 from frn.ridge.parameters import HeadParameters
 
 

@@ -27,6 +27,6 @@ def test_classification_writes_only_the_cache(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("given", "kept"), [({}, "1"), ({"ORT_DISABLE_TELEMETRY": "0"}, "0")])
 def test_telemetry_is_off_before_onnxruntime_is_imported(tmp_path: Path, given: dict[str, str], kept: str) -> None:
-    code = "import frn.inference.onnx_runtime, os, sys; "
+    code = "import frn.features.onnx_runtime, os, sys; "
     code += "print(os.getenv('ORT_DISABLE_TELEMETRY'), 'onnxruntime' in sys.modules)"
     assert run(tmp_path, "-c", code, **given).stdout.split() == [kept, "False"]

@@ -9,8 +9,8 @@ from sklearn.cluster import AgglomerativeClustering
 from sklearn.metrics import adjusted_rand_score
 
 from frn.errors import FrnError
+from frn.features.feature_cache import Maps
 from frn.images.near_copies import BYTES
-from frn.inference.feature_cache import Maps
 from frn.ridge.enrolment import Array
 from frn.ridge.parameters import HeadParameters, probabilities
 from frn.ridge.tuning import Prior

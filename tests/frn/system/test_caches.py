@@ -14,7 +14,7 @@ from frn.cli.main import app
 from frn.data.folders import scan
 from frn.data.pixel_cache import load_images
 from frn.errors import FrnError
-from frn.inference.feature_cache import FeatureStore
+from frn.features.feature_cache import FeatureStore
 from frn.system import caches
 from frn.system.caches import cache_folder
 from frn.system.files import LOCK, beside

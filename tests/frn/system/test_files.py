@@ -12,11 +12,11 @@ from PIL import Image
 
 from frn.errors import FrnError
 from frn.estimator.loading import load_classifier
+from frn.features.extractor import Extractor
 from frn.images.opening import open_image
-from frn.inference.extractor import Extractor
-from frn.inference.project import load_project
 from frn.models.header import read_header
 from frn.models.model import load_model, read_weights
+from frn.projects.project import load_project
 from frn.system.files import (
     LOCK,
     PART,

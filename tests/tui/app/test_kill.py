@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from frn.inference.project import load_project
+from frn.projects.project import load_project
 
 KILLS, PHOTOS = map(int, os.environ.get("FRN_KILLS", "3x60").split("x"))
 TIMEOUT = 600.0 if "FRN_KILLS" in os.environ else 60.0

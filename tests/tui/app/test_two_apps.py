@@ -14,7 +14,7 @@ from frn_tui.client.file_requests import FindHolder, LoadProject, LockProject, S
 from frn_tui.client.protocol import OPEN_ELSEWHERE, EngineError, OpenModel
 from frn_tui.dialogs.dialogs import AskText
 
-from frn.inference.session import ClassEntry, State
+from frn.projects.session import ClassEntry, State
 from tests import processes
 from tests.tui.conftest import Drive
 from tests.tui.fake_engine import FakeEngine

@@ -21,7 +21,7 @@ TIMEOUT = 20.0
 MISCHIEF = """
 import os, sys, time
 from pathlib import Path
-import frn.images.opening, frn.inference.extractor as extractor, frn_tui.engine.pictures.previews as pictures
+import frn.images.opening, frn.features.extractor as extractor, frn_tui.engine.pictures.previews as pictures
 
 def mischief(path, read=frn.images.opening.read_file):
     if "poison" in path.name:

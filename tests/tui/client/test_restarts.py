@@ -13,7 +13,7 @@ from frn_tui.client.client import EngineClient
 from frn_tui.client.file_requests import ScanPath
 from frn_tui.client.protocol import AskClasses, EmbedImages, EngineError, RenderPreview, SetClasses
 
-from frn.inference.session import State
+from frn.projects.session import State
 from frn.system.processes.messages import convert
 from tests import processes
 from tests.tui.client.conftest import MISCHIEF, Message, children, eventually, kill, play

@@ -13,10 +13,10 @@ from frn_tui.engine.classes.enrolled_classes import DISTANCE_WEIGHT, _compare, e
 from frn_tui.engine.operations import build_handlers
 from PIL import Image
 
+from frn.features.extractor import Extractor
+from frn.features.feature_cache import FeatureStore
 from frn.images.opening import open_image
 from frn.inference.classifier import Classifier
-from frn.inference.extractor import Extractor
-from frn.inference.feature_cache import FeatureStore
 from frn.models.zoo import shipped_extractors
 from frn.ridge.enrolment import enroll
 from frn.ridge.parameters import HeadParameters

@@ -18,7 +18,7 @@ from frn_tui.client.file_requests import Found, ListFolder, ScanPath
 from frn_tui.client.protocol import AskClasses, EmbedImages, EngineError, OpenModel, RenderPreview, SetClasses
 from PIL import Image
 
-from frn.inference.session import State
+from frn.projects.session import State
 from frn.system.processes.messages import convert
 
 Make = Callable[[Path], Path | None]

@@ -18,9 +18,9 @@ from frn_tui.engine.files import journal
 from frn_tui.engine.operations import build_handlers
 
 from frn.estimator.loading import load_classifier
+from frn.features.extractor import Extractor
 from frn.images.opening import open_image
 from frn.inference.classifier import Classifier, Prediction
-from frn.inference.extractor import Extractor
 from frn.ridge.parameters import HeadParameters
 from frn.system.processes.locks import Lock
 from tests.tui.engine.conftest import Engine, first

@@ -11,8 +11,8 @@ from PIL import Image
 
 from frn.errors import FrnError, FrnWarning
 from frn.estimator.few_shot import FewShotClassifier
-from frn.inference.project import load_project
 from frn.projects.class_files import class_files
+from frn.projects.project import load_project
 from frn.system.csv_rows import csv_row
 from tests.commands import frn
 from tests.tui.engine.conftest import Engine

@@ -14,7 +14,7 @@ from frn_tui.document.review_state import KINDS, Arrangement, Reviewed, export_t
 from frn_tui.panes.review import Review
 from frn_tui.widgets.bars import LABEL, Histogram, columns
 
-from frn.inference.session import build_state
+from frn.projects.session import build_state
 from tests.tui.conftest import Drive, Driver
 from tests.tui.fake_engine import FakeEngine
 

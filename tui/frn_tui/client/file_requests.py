@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, NotRequired, TypedDict
 
-from frn.inference.session import State, Support
+from frn.projects.session import State, Support
 from frn_tui.client.protocol import Request
 
 Kind = Literal["folder", "image", "project", "bundle", "table", "model"]

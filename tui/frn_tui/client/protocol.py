@@ -27,7 +27,7 @@ from typing import (
 )
 
 from frn.errors import FrnError
-from frn.inference.session import State
+from frn.projects.session import State
 from frn.system.processes.messages import convert
 from frn_tui.terminal.modes import Mode, Palette
 from frn_tui.terminal.rendered_picture import Picture

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from frn.errors import FrnError
-from frn.inference.session import Duplicate, Session, State, Support
 from frn.projects.names import is_no_class
+from frn.projects.session import Duplicate, Session, State, Support
 from frn_tui.client import file_requests
 from frn_tui.client.client import EngineClient
 from frn_tui.client.file_requests import Found

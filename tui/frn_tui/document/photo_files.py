@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from frn.images.boxes import box_name, split_box
-from frn.inference.session import Moves, State, Support
+from frn.projects.session import Moves, State, Support
 from frn_tui.client import file_requests
 from frn_tui.client.file_requests import EndMoves, FindMoves, LeftMoves, PlanMoves
 from frn_tui.client.protocol import NOT_PLACED, EngineError

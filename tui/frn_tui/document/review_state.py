@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from frn.inference.records import Answer as Record
 from frn.inference.records import Prediction, Unreadable, answer_of, lines
-from frn.inference.session import State, Support
 from frn.projects.names import natural_order
+from frn.projects.session import State, Support
 from frn_tui.client.protocol import Answer, ClassScore
 from frn_tui.document.queries import Query, best_score
 from frn_tui.terminal.text import percent

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from frn.inference.session import ClassEntry, Session, State, Support, build_state, in_two_classes, without
+from frn.projects.session import ClassEntry, Session, State, Support, build_state, in_two_classes, without
 from frn_tui.client import file_requests, protocol
 from frn_tui.client.client import EngineClient
 from frn_tui.client.protocol import ClassReport, EngineError, Model, OnEvent

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Literal, cast
 
 from frn.errors import FrnError
+from frn.features.extractor import Embedded as Found
+from frn.features.extractor import Extractor, Tta
+from frn.features.feature_cache import FeatureStore, Maps, stamp_of
 from frn.inference.any_head import classifier_over
 from frn.inference.classifier import Classifier
-from frn.inference.extractor import Embedded as Found
-from frn.inference.extractor import Extractor, Tta
-from frn.inference.feature_cache import FeatureStore, Maps, stamp_of
-from frn.inference.session import Support
 from frn.models.zoo import require_exported, resolve
+from frn.projects.session import Support
 from frn.system.hardware import cores
 from frn.system.lru import ByteLimitedCache
 from frn_tui.client.protocol import EmbedImages, Model, OpenModel, split_suffix

@@ -7,8 +7,8 @@ from textual import on
 from textual.app import ComposeResult
 from textual.widgets import OptionList, Static
 
-from frn.inference.session import ClassEntry
 from frn.projects.names import natural_order
+from frn.projects.session import ClassEntry
 from frn_tui.dialogs.dialogs import AskText, Choose
 from frn_tui.document.controller import Added, Controller
 from frn_tui.panes.context import Context, Pane

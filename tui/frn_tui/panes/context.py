@@ -11,7 +11,7 @@ from textual.containers import Vertical
 from textual.worker import Worker
 
 from frn.errors import FrnError
-from frn.inference.session import Moves, Session
+from frn.projects.session import Moves, Session
 from frn_tui.client.file_requests import Found
 from frn_tui.client.protocol import EXISTS, EngineError
 from frn_tui.dialogs.dialogs import Choose, Dialog

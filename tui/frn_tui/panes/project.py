@@ -21,7 +21,7 @@ from frn_tui.terminal.text import count_of, display_name
 
 PANES = ("classes", "photos", "query")
 SUFFIX = ".frn.json"
-"""Suffix of projects; not imported from `frn.inference.project`, which would import numpy."""
+"""Suffix of projects; not imported from `frn.projects.project`, which would import numpy."""
 
 
 class ProjectBar(Static):

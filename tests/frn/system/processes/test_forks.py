@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from frn.features.extractor import Extractor
+from frn.features.feature_cache import FeatureStore
 from frn.images import opening
 from frn.images.opening import open_image
-from frn.inference.extractor import Extractor
-from frn.inference.feature_cache import FeatureStore
 from frn.models.zoo import shipped_extractors
 from frn.system.processes.locks import Lock
 from tests.forks import ended, fork

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from frn.inference.session import ClassEntry, State, Support
+from frn.projects.session import ClassEntry, State, Support
 from frn.system.processes.messages import convert, decode, encode, read, write
 
 NAMES = ["a.jpg", "two words.png", os.fsdecode(b"caf\xe9.jpg"), "line\nbreak.jpg", "\x1b[31mred.png", "\u202egnp.exe"]

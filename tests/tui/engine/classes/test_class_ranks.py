@@ -7,7 +7,7 @@ import pytest
 from frn_tui.engine.classes import class_ranks
 from frn_tui.engine.classes.class_ranks import ClassErrors
 
-from frn.inference.feature_cache import Maps
+from frn.features.feature_cache import Maps
 from frn.ridge.enrolment import ClassScorer, EnrolledClass, enroll
 from frn.ridge.parameters import HeadParameters
 

@@ -9,7 +9,7 @@ import pytest
 from frn_tui.engine.models import Models, describe
 
 from frn.errors import FrnError
-from frn.inference.extractor import Embedded
+from frn.features.extractor import Embedded
 from tests.tui.engine.conftest import Engine
 
 

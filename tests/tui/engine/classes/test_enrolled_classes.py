@@ -10,8 +10,8 @@ from frn_tui.engine.classes.enrolled_classes import (
     enroll_class,
 )
 
+from frn.features.extractor import Extractor
 from frn.inference.classifier import Classifier
-from frn.inference.extractor import Extractor
 from frn.models.zoo import shipped_extractors
 from frn.ridge.enrolment import energy, enroll
 from frn.ridge.parameters import HeadParameters

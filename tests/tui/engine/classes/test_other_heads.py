@@ -13,11 +13,11 @@ from frn_export.parity import verified_head
 from frn_tui.engine.classes import enrolled_classes
 
 from frn.estimator.loading import load_classifier, load_extractor
+from frn.features.onnx_runtime import open_session, run_session
 from frn.images.opening import open_image
 from frn.images.transforms import EvaluationTransform
 from frn.inference.any_head import classifier_over
 from frn.inference.classifier import Prediction
-from frn.inference.onnx_runtime import open_session, run_session
 from frn.models.header import ModelConfig
 from frn.models.model import Model, save_model
 from tests.tui.engine.conftest import Engine, first

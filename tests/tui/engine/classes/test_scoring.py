@@ -9,10 +9,10 @@ import pytest
 from frn_tui.client.protocol import MAPPED
 from frn_tui.engine.classes.enrolled_classes import EnrolledClasses, enroll_class
 
+from frn.features.extractor import Extractor
 from frn.inference.classifier import Classifier, Prediction
-from frn.inference.extractor import Extractor
-from frn.inference.session import ClassEntry, Support
 from frn.models.zoo import shipped_extractors
+from frn.projects.session import ClassEntry, Support
 from frn.ridge.parameters import HeadParameters
 from tests.tui.engine.conftest import Engine, first
 

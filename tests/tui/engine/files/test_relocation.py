@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from frn_tui.engine.files import scan
 
+from frn.features.feature_cache import content_key
 from frn.images.opening import read_file
-from frn.inference.feature_cache import content_key
 from tests.tui.engine.conftest import Engine
 
 

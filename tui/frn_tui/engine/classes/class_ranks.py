@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from frn.inference.feature_cache import Maps
+from frn.features.feature_cache import Maps
 from frn.ridge.enrolment import Array, EnrolledClass, Floats
 from frn_tui.engine.worker_queues import Check
 

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.errors import FrnError
+from frn.features.feature_cache import Maps
 from frn.inference.any_head import OtherHeadClassifier
 from frn.inference.classifier import Classifier
 from frn.inference.enrolled_form import EnrolledForm, are_alike, as_project_head, head_of, store_head, stored_head
-from frn.inference.feature_cache import Maps
-from frn.inference.session import ClassEntry, ProjectHead, Sets, State, find_copies, without, without_copies
 from frn.inference.unknown import Shares, explained, stride, without_itself
+from frn.projects.session import ClassEntry, ProjectHead, Sets, State, find_copies, without, without_copies
 from frn.ridge.enrolment import Array, Centres, EnrolledClass, energy, enroll, left_out_location_error
 from frn.ridge.parameters import HeadParameters
 from frn.ridge.tuning import tune_by_leave_one_out

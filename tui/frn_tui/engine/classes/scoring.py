@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from frn.errors import FrnError
+from frn.features.extractor import Embedded as Found
 from frn.inference.classifier import Classifier
-from frn.inference.extractor import Embedded as Found
 from frn.ridge.unlabelled.groups import group
 from frn_tui.client.protocol import (
     MAPPED,

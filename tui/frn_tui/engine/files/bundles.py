@@ -12,14 +12,14 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from frn.errors import FrnError, shorten
+from frn.features.feature_cache import content_key
 from frn.images.boxes import split_box
 from frn.images.opening import read_file
 from frn.inference.any_head import OtherHeadClassifier
-from frn.inference.feature_cache import content_key
-from frn.inference.project import SUFFIX, ModelReference, Project, is_project, load_project, save_project
-from frn.inference.session import ClassEntry, State, Support
 from frn.models.zoo import EXTRACTOR, HEAD_FILE, is_exported, shipped_extractors
 from frn.projects.folder_tree import looks_like_image
+from frn.projects.project import SUFFIX, ModelReference, Project, is_project, load_project, save_project
+from frn.projects.session import ClassEntry, State, Support
 from frn.system.archives import DAMAGE, MAX_ARCHIVE, Limits, open_zip
 from frn.system.file_sets import new_folder
 from frn.system.files import replacing, require_regular, write_atomically

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from frn.errors import FrnError
-from frn.inference.project import MAX_BYTES
+from frn.projects.project import MAX_BYTES
 from frn.system.files import read_json, write_atomically
 from frn.system.processes.locks import Lock, holder
 from frn.system.processes.messages import convert, encode

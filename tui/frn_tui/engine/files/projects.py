@@ -10,7 +10,7 @@ import numpy as np
 from frn.errors import FrnError
 from frn.inference.any_head import OtherHeadClassifier
 from frn.inference.classifier import Classifier
-from frn.inference.project import ModelReference, Project, load_project, save_project
+from frn.projects.project import ModelReference, Project, load_project, save_project
 from frn.system.files import require_writable, write_atomically
 from frn_tui.client.file_requests import ExportClasses, Loaded, LoadProject, SaveProject, WriteText
 from frn_tui.client.protocol import OPEN_ELSEWHERE, SUFFIXES

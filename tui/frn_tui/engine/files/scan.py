@@ -8,15 +8,15 @@ from contextlib import suppress
 from pathlib import Path
 
 from frn.errors import FrnError
+from frn.features.feature_cache import content_key
 from frn.images.boxes import split_box
 from frn.images.opening import EXTENSIONS, read_file
-from frn.inference.feature_cache import content_key
-from frn.inference.project import SUFFIX, is_project
-from frn.inference.session import Support
 from frn.projects.class_files import class_files, is_file_of_classes
 from frn.projects.class_table import is_table
 from frn.projects.folder_tree import Check, TwoLevelsError, identity, list_entries, looks_like_image, photos_below
 from frn.projects.names import natural_order
+from frn.projects.project import SUFFIX, is_project
+from frn.projects.session import Support
 from frn.system.archives import DAMAGE, find_zip, open_zip
 from frn.system.files import is_file, is_folder
 from frn_tui.client.file_requests import (

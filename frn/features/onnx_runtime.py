@@ -269,7 +269,7 @@ class ForeignModel:
         memory = MEMORY + PER_FILE * len(data) + PER_THREAD * threads
         if device != "cpu" and cuda_answers():
             memory = CUDA_MEMORY
-        self._child = SandboxedWorker("frn.inference.onnx_runtime:answer", memory)
+        self._child = SandboxedWorker("frn.features.onnx_runtime:answer", memory)
         self._open()
 
     def _open(self) -> None:

@@ -19,10 +19,9 @@ from frn_export.graphs.backbone import features_graph
 from onnx import TensorProto, helper, numpy_helper
 
 from frn.errors import FrnError
-from frn.images.transforms import EvaluationTransform
-from frn.inference import onnx_runtime
-from frn.inference.extractor import Extractor
-from frn.inference.onnx_runtime import (
+from frn.features import onnx_runtime
+from frn.features.extractor import Extractor
+from frn.features.onnx_runtime import (
     FEATURES_FORMAT,
     HEAD_OPERATORS,
     MAX_ELEMENTS,
@@ -32,6 +31,7 @@ from frn.inference.onnx_runtime import (
     open_session,
     run_session,
 )
+from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model
 from frn.system.hardware import own_cores
@@ -190,7 +190,7 @@ def test_a_non_onnx_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         Extractor.open(path)
     with pytest.raises(FrnError, match="cannot be read"):
         Extractor.open(tmp_path / "none.onnx")
-    monkeypatch.setattr("frn.inference.extractor.MAX_BYTES", 4)
+    monkeypatch.setattr("frn.features.extractor.MAX_BYTES", 4)
     with pytest.raises(FrnError, match="the limit is"):
         Extractor.open(path)
 
@@ -248,7 +248,7 @@ def test_call_is_stopped_at_its_time_limit(monkeypatch: pytest.MonkeyPatch) -> N
     graph = helper.make_graph([loop], "endless", value[:1], value[1:], [true])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
     session = open_session(model.SerializeToString(), "endless", device="cpu", threads=1)
-    monkeypatch.setattr("frn.inference.onnx_runtime.TIME_LIMIT", 0.6)
+    monkeypatch.setattr("frn.features.onnx_runtime.TIME_LIMIT", 0.6)
     began = time.monotonic()
     with pytest.raises(FrnError, match="took more than 1 s"):
         run_session(session, ["y"], {"x": np.ones(1, np.float32)})
@@ -295,7 +295,7 @@ def test_session_prints_nothing(graph: onnx.ModelProto, tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; import numpy as np\n"
         "import frn.estimator.few_shot, frn.estimator.loading, frn.models.zoo, frn.ridge.enrolment, frn.ridge.tuning\n"
-        "from frn.inference.extractor import Extractor\n"
+        "from frn.features.extractor import Extractor\n"
         "Extractor.open(Path(sys.argv[1])).feature_maps(np.zeros((1, 32, 32, 3), np.uint8))\n"
         "assert 'torch' not in sys.modules"
     )
@@ -322,7 +322,7 @@ def test_session_requests_cuda_only_if_available_and_wanted(
             return []
 
     monkeypatch.setattr("onnxruntime.InferenceSession", Recorded)
-    monkeypatch.setattr("frn.inference.onnx_runtime.cuda_answers", lambda: there)
+    monkeypatch.setattr("frn.features.onnx_runtime.cuda_answers", lambda: there)
     open_session(graph.SerializeToString(), "x.onnx", device=device)
     cuda = ["CUDAExecutionProvider"] if there and device == "auto" else []
     assert asked == [[*cuda, "CPUExecutionProvider"]]
@@ -335,7 +335,7 @@ def test_cuda_that_does_not_start_is_an_error_only_if_requested(
     opened = MagicMock()
     opened.return_value.get_providers.return_value = ["CUDAExecutionProvider"] * started + ["CPUExecutionProvider"]
     monkeypatch.setattr("onnxruntime.InferenceSession", opened)
-    monkeypatch.setattr("frn.inference.onnx_runtime.cuda_answers", lambda: True)
+    monkeypatch.setattr("frn.features.onnx_runtime.cuda_answers", lambda: True)
     open_session(graph.SerializeToString(), "x.onnx", device="auto")
     with contextlib.nullcontext() if started else pytest.raises(FrnError, match="CUDA provider did not start"):
         open_session(graph.SerializeToString(), "x.onnx", device="cuda")
@@ -434,7 +434,7 @@ def test_each_process_of_torchrun_uses_its_own_gpu(
 ) -> None:
     opened = MagicMock()
     monkeypatch.setattr("onnxruntime.InferenceSession", opened)
-    monkeypatch.setattr("frn.inference.onnx_runtime.cuda_answers", lambda: True)
+    monkeypatch.setattr("frn.features.onnx_runtime.cuda_answers", lambda: True)
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     if rank:
         monkeypatch.setenv("LOCAL_RANK", rank)

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.errors import FrnError, shorten
+from frn.features.feature_cache import FeatureStore, Maps, content_key, stamp_of
+from frn.features.onnx_runtime import MAX_BYTES, Device, ForeignModel, OwnModel, Session, parse_json
 from frn.images.near_copies import look
 from frn.images.opening import decode_crop, read_file
 from frn.images.transforms import EvaluationTransform, Pixels
-from frn.inference.feature_cache import FeatureStore, Maps, content_key, stamp_of
-from frn.inference.onnx_runtime import MAX_BYTES, Device, ForeignModel, OwnModel, Session, parse_json
 from frn.models.header import ModelConfig
 from frn.ridge.parameters import HeadParameters
 from frn.ridge.tuning import UNTRAINED, Prior

@@ -16,10 +16,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any, get_args
 
 from frn.errors import FrnError, shorten
+from frn.features.extractor import Extractor, Tta
 from frn.images.transforms import EvaluationTransform
-from frn.inference.extractor import Extractor, Tta
-from frn.inference.session import ClassEntry, ProjectHead, State, Support, check_name, check_threshold
 from frn.models.zoo import named_extractors
+from frn.projects.session import ClassEntry, ProjectHead, State, Support, check_name, check_threshold
 from frn.ridge.parameters import HeadParameters
 from frn.system.files import decode_json, read_regular, write_atomically
 

@@ -13,9 +13,9 @@ import pytest
 from onnx import helper, numpy_helper
 
 from frn.errors import FrnError
-from frn.inference import onnx_runtime
-from frn.inference.extractor import Extractor
-from frn.inference.onnx_runtime import Device, check_model, open_session, run_session
+from frn.features import onnx_runtime
+from frn.features.extractor import Extractor
+from frn.features.onnx_runtime import Device, check_model, open_session, run_session
 from frn.models.zoo import shipped_extractors
 from frn.system.processes.messages import Message
 from frn.system.processes.sandbox import SandboxedWorker, WorkerKilledError

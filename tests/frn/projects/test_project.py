@@ -15,9 +15,9 @@ import pytest
 
 from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform
-from frn.inference import project
-from frn.inference.project import ModelReference, Project, is_project, load_project, save_project
-from frn.inference.session import ClassEntry, State, Support
+from frn.projects import project
+from frn.projects.project import ModelReference, Project, is_project, load_project, save_project
+from frn.projects.session import ClassEntry, State, Support
 
 MODEL = ModelReference("conv4", "ab" * 32, EvaluationTransform(size=84, resize=92))
 

@@ -15,8 +15,8 @@ from frn_export.graphs.backbone import features_graph
 from onnx import helper
 
 from frn.errors import FrnError
+from frn.features.extractor import Extractor
 from frn.images.transforms import EvaluationTransform
-from frn.inference.extractor import Extractor
 from frn.models.header import ModelConfig
 from frn.models.model import Model
 from frn.ridge.parameters import HeadParameters
@@ -147,7 +147,7 @@ def test_closing_a_reading_skips_the_photos_that_were_not_begun(
         return FrnError(path.name)
 
     monkeypatch.setattr(extractor, "_look", look)
-    monkeypatch.setattr("frn.inference.extractor.BATCH", 5)
+    monkeypatch.setattr("frn.features.extractor.BATCH", 5)
     before = threading.active_count()
     reading = extractor.read([Path(str(number)) for number in range(100)])
     assert next(reading)[0] == Path("0")

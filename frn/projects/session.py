@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from frn.errors import FrnError
+from frn.features.feature_cache import stamp_of
 from frn.images.boxes import split_box
 from frn.images.near_copies import LEAST_SAVED, copy_sets, saved_again
-from frn.inference.feature_cache import stamp_of
 from frn.projects.names import normal
 from frn.ridge.parameters import HeadParameters
 from frn.system.archives import zip_around

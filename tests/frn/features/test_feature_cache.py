@@ -15,10 +15,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from frn.features.extractor import Embedded, Extractor, Prepared
+from frn.features.feature_cache import FeatureStore, Maps, _discard, content_key
 from frn.images.near_copies import BYTES as LOOK
 from frn.images.near_copies import look
-from frn.inference.extractor import Embedded, Extractor, Prepared
-from frn.inference.feature_cache import FeatureStore, Maps, _discard, content_key
 from frn.models.zoo import shipped_extractors
 from tests import processes
 
@@ -44,7 +44,7 @@ def test_maps_are_stored_losslessly_by_model_and_content(tmp_path: Path) -> None
 
 def test_least_recently_used_maps_are_removed_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(10_000, 90_000_000, 10_000))
-    monkeypatch.setattr("frn.inference.feature_cache.time.time", lambda: next(clock))
+    monkeypatch.setattr("frn.features.feature_cache.time.time", lambda: next(clock))
     store = FeatureStore(tmp_path / "f.sqlite", limit=200_000)
     for number in range(40):
         store.put("m", {str(number): maps(number, r=25, d=64)})  # each map takes 6.4 kB
@@ -190,7 +190,7 @@ def test_unwritable_cache_does_not_fail(tmp_path: Path) -> None:
 def test_full_disk_stops_caching_but_not_the_program(tmp_path: Path) -> None:
     code = (
         "import resource, signal, sys, numpy as np; from pathlib import Path\n"
-        "from frn.inference.feature_cache import FeatureStore\n"
+        "from frn.features.feature_cache import FeatureStore\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "store = FeatureStore(Path(sys.argv[1]))\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from frn.errors import FrnError
-from frn.inference.session import Moves, Session, State, Support, build_state, check_name, check_threshold
+from frn.projects.session import Moves, Session, State, Support, build_state, check_name, check_threshold
 
 
 def support(key: str) -> Support:

@@ -1,0 +1,1 @@
+"""Photos to feature maps, without torch."""
