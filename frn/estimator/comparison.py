@@ -9,7 +9,7 @@ from frn.estimator.loading import load_extractor
 from frn.evaluation.labelled import wilson
 from frn.features.feature_cache import FeatureStore
 from frn.features.onnx_runtime import Device
-from frn.inference.any_head import classifier_over
+from frn.inference.classifier import Classifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +44,13 @@ def compare_models(
     Raises FrnError if a model cannot be opened, a class has no readable photo, or no class has two.
     """
     for model in models:
-        classifier = classifier_over(load_extractor(model, device), FeatureStore())
+        classifier = Classifier(load_extractor(model, device), FeatureStore())
         classifier.enroll(classes)
         assert classifier.left_out is not None  # `enroll` has set it
         errors, labels, *_ = classifier.left_out
         if not len(labels):
             raise FrnError("comparing models needs a class with at least two photos, because it uses leave-one-out")
-        names = list(classifier.classes)
+        names = classifier.names
         answers = errors.argmin(1)
         yield ModelComparison(
             model,

@@ -21,8 +21,7 @@ from frn.estimator.photos import NO_FILE, Photo, expanded, list_photos, path_of,
 from frn.features.extractor import Extractor, Tta
 from frn.features.feature_cache import Maps
 from frn.features.onnx_runtime import Device, OwnModel
-from frn.inference.any_head import classifier_over
-from frn.inference.classifier import Prediction
+from frn.inference.classifier import Classifier, Prediction
 from frn.models.zoo import DEFAULT_MODEL, resolve
 from frn.projects.class_files import class_files
 from frn.projects.project import Document, ModelReference, Project, load_project, save_project
@@ -225,7 +224,7 @@ class FewShotClassifier:
         classifier, skipped = load_classifier(path, device=device)
         for each in skipped:
             warnings.warn(str(each), stacklevel=2)
-        labels = read_labels(list(classifier.classes), project.document.get("labels"))
+        labels = read_labels(classifier.names, project.document.get("labels"))
         loaded._now = Fitted(classifier, labels, loaded._parameters, project.document, state, classifier.looks)
         return loaded
 
@@ -361,7 +360,7 @@ class FewShotClassifier:
         listed: State,
         looks: Mapping[str, bytes],
     ) -> None:
-        classifier = classifier_over(extractor)
+        classifier = Classifier(extractor)
         classifier.threshold_override = None if threshold is None else float(threshold)  # JSON needs a float
         classifier.adopt(state, maps)
         classifier.mark_others({other.key: others[other.key] for other in state.others if other.key in others})

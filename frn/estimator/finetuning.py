@@ -20,7 +20,7 @@ from frn.evaluation.accuracy import Accuracy, summarise
 from frn.features.extractor import Embedded
 from frn.features.feature_cache import FeatureStore, Maps
 from frn.features.onnx_runtime import Device
-from frn.inference.classifier import listed_state, usable_examples
+from frn.inference.enrollment import listed_state, usable_examples
 from frn.projects.session import without_copies
 from frn.ridge.enrolment import Array, ClassScorer, Floats, pool_rows
 from frn.ridge.tuning import Prior, tune_by_leave_one_out

@@ -51,7 +51,7 @@ class Fitted:
 
     def labels_of(self, names: Iterable[str]) -> Labels:
         """Return the labels of classes by their internal names."""
-        at = {name: index for index, name in enumerate(self.classifier.classes)}
+        at = {name: index for index, name in enumerate(self.classifier.names)}
         found: Labels = self.labels[np.array([at[name] for name in names], dtype=int)]
         return found
 
@@ -65,7 +65,7 @@ class Fitted:
     def each(self, photos: Iterable[Photo]) -> Iterator[Answer]:
         """Yield answers as `FewShotClassifier.answers` does."""
         asked, again = itertools.tee(photos)
-        at = dict(zip(self.classifier.classes, self.labels.tolist(), strict=True))
+        at = dict(zip(self.classifier.names, self.labels.tolist(), strict=True))
         for photo, found in zip(again, self.outcomes(asked), strict=True):
             if isinstance(found, FrnError):
                 yield Answer(photo, error=found)

@@ -7,7 +7,6 @@ from frn.errors import FrnError
 from frn.features.extractor import Extractor, Tta
 from frn.features.feature_cache import FeatureStore
 from frn.features.onnx_runtime import MAX_BYTES, Device
-from frn.inference.any_head import OtherHeadClassifier, classifier_over
 from frn.inference.classifier import Classifier
 from frn.models.zoo import DEFAULT_MODEL, resolve
 from frn.projects.class_files import class_files
@@ -53,12 +52,12 @@ def classifier_file(classifier: Classifier) -> bytes:
     from frn_export.graphs.classifier import classifier_graph
     from frn_export.graphs.enrolled_head import enrolled
 
-    if isinstance(classifier, OtherHeadClassifier) and classifier.graph is None:
+    if classifier.other and classifier.other.graph is None:
         from frn_export.parity import verified_head
 
         from frn.models.model import load_model  # the head already runs in torch
 
-        classifier.graph, _ = verified_head(load_model(classifier.extractor.where))
+        classifier.other.graph, _ = verified_head(load_model(classifier.extractor.where))
     graph = classifier_graph(
         classifier.extractor.data, enrolled(classifier), rule=classifier.rule, gamma=classifier.head.gamma
     )
@@ -81,7 +80,7 @@ def load_classifier(
     found = class_files(classes, level)  # before loading the model, to report a wrong path at once
     name, project = model or found.model or DEFAULT_MODEL, found.project
     tta = tta or (project.model.tta if project else "none")
-    classifier = classifier_over(load_extractor(name, device, tta), FeatureStore())
+    classifier = Classifier(load_extractor(name, device, tta), FeatureStore())
     notes, skipped = map(FrnError, found.notes), map(FrnError, found.skipped)
     if project is None:
         return classifier, [*notes, *classifier.enroll(found.members, found.others), *skipped]

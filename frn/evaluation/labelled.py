@@ -225,7 +225,7 @@ def score_labelled(
 
     Raises FrnError if no class of `members` is enrolled, or none of their photos can be used.
     """
-    names = tuple(classifier.classes)
+    names = tuple(classifier.names)
     wanted = [name for name in map(check_name, members) if name in names or not is_no_class(name)]
     called, notes = match_names(wanted, names)  # spelled like the class folders
     truths = [called.get(check_name(name), check_name(name)) for name, paths in members.items() for _ in paths]
@@ -260,7 +260,7 @@ def score_labelled(
         maps = [maps for _, _, maps in batch]
         found = classifier.predict_all(maps, [None] * len(maps), transductive=transductive)
         for (truth, path, _), prediction in zip(batch, found, strict=True):
-            answers[truth in classifier.classes].append(Answer(path, truth, prediction))
+            answers[truth in names].append(Answer(path, truth, prediction))
     if not answers[True]:
         raise FrnError(
             f"no photos to score: {len(examples)} are examples, {len(near_copies)} are near copies of an example, "

@@ -11,24 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.errors import FrnError
-from frn.features.extractor import MISSING, Embedded, Extractor
+from frn.features.extractor import Embedded, Extractor
 from frn.features.feature_cache import FeatureStore, Maps
 from frn.images.near_copies import Looks, nearest_copies
 from frn.inference.enrolled_form import (
     EnrolledForm,
-    are_alike,
     as_project_head,
-    describes,
     form_key,
-    from_bytes,
-    head_of,
     store_copies,
-    store_head,
     stored_copies,
-    stored_head,
     to_bytes,
 )
+from frn.inference.enrollment import Enrollment, describe_unused, keys_of, listed_state, usable, usable_examples
 from frn.inference.records import Prediction as Prediction
+from frn.inference.scorers import Comparison, OtherHead, Reconstruction, Scorer
 from frn.inference.unknown import (
     FALSE_REJECTIONS,
     Calibration,
@@ -38,23 +34,10 @@ from frn.inference.unknown import (
     explained,
     familiarity,
     stride,
-    without_itself,
 )
-from frn.projects.session import (
-    ClassEntry,
-    State,
-    Support,
-    build_state,
-    describe_copies,
-    find_copies,
-    in_two_classes,
-    without_copies,
-)
-from frn.ridge.enrolment import Array, ClassScorer, EnrolledClass, Floats, energy, enroll, left_out_location_error
+from frn.projects.session import State, Support, describe_copies, without_copies
+from frn.ridge.enrolment import Array, EnrolledClass, Floats
 from frn.ridge.parameters import HeadParameters, probabilities
-from frn.ridge.tuning import tune_by_leave_one_out
-from frn.ridge.unequal import allowances, without_one
-from frn.ridge.unlabelled.transductive import refine
 
 CHUNK = 64
 """Number of examples that are compared with all classes at once."""
@@ -63,23 +46,17 @@ CHUNK = 64
 class Classifier:
     """An extractor with enrolled classes. Classes may have different numbers of images."""
 
-    def __init__(
-        self, extractor: Extractor, store: FeatureStore | None = None, head: HeadParameters | None = None
-    ) -> None:
+    def __init__(self, extractor: Extractor, store: FeatureStore | None = None, other: OtherHead | None = None) -> None:
         """Start without classes. The store keeps the feature maps of example images from one run to the next.
 
-        Raises FrnError if neither the extractor nor `head` gives the learned parameters of FRN's head.
+        A head other than FRN's is `other` or found next to the model. Raises FrnError as `OtherHead.find`.
         """
-        head = head or extractor.head
-        if head is None:
-            raise FrnError(
-                f"this model was trained as {extractor.method}, but classes are enrolled by reconstruction. "
-                "Use one trained with --method frn."
-            )
         self.extractor = extractor
         self.store = store
-        self.head = head
+        self.head = extractor.head or HeadParameters()
         """Alpha, beta and gamma; chosen again whenever the classes change (`ridge.tuning`)."""
+        self.other = None if extractor.head else other or OtherHead.find(extractor)
+        """The head of a model with another one."""
         self.uses_project_head = False
         """True if the head is the project's (`State.head`) and differs from the one that these examples would get."""
         self.state = State()
@@ -88,6 +65,8 @@ class Classifier:
         self.false_rejections = FALSE_REJECTIONS
         """Fraction of known images that the calibrated rule rejects."""
         self.classes: dict[str, EnrolledClass] = {}
+        """Enrolled classes by name; empty with another head, whose classes are the maps of their examples, `pools`."""
+        self.pools: dict[str, Maps] = {}
         self.maps: Mapping[str, Maps] | None = None
         """Feature maps (r, d) of the examples by content key; None until they are needed."""
         # These are parts of the enrolled form, which describes them.
@@ -97,8 +76,7 @@ class Classifier:
         """Photos of the classes that are not used, because they are copies (`session.find_copies`)."""
         self._looks: tuple[State, list[tuple[Looks, list[Support]]]] | None = None
         """The looks and the examples of each class, of this state."""
-        self._own_errors: dict[str, tuple[str, Array]] = {}
-        self._scorer: ClassScorer | None = None
+        self._scorer: Scorer | None = None
         self.left_out: tuple[Array, NDArray[np.intp], Shares, Array] | None = None
         self.other_maps: Mapping[str, Maps] = {}
         """Feature maps (r, d), by content key, of photos that the user marked as none of the classes."""
@@ -151,7 +129,7 @@ class Classifier:
 
     def _enroll(self, listed: State) -> list[FrnError]:
         paths = [support.path for entry in listed.classes for support in entry.supports]
-        state, notes = _usable(listed, self.extractor.keys(paths, self.store))
+        state, notes = usable(listed, self.extractor.keys(paths, self.store))
         copies = stored_copies(self.store, state, self.extractor)
         if copies is None or not self._use_stored(without_copies(state, copies)):
             outcomes = [outcome for _, outcome in self.extractor.read(paths, store=self.store)]
@@ -180,7 +158,7 @@ class Classifier:
         others = {photo.key: photo for photo in current if photo.key and photo.key not in holders}
         self.state = replace(self.state, others=tuple(others.values()))
         self.mark_others({f.key: f.maps for f in read if not isinstance(f, FrnError) and f.key in others})
-        return _describe("photos of no class", photos, keys)
+        return describe_unused("photos of no class", photos, keys)
 
     def mark_others(self, maps: Mapping[str, Maps]) -> None:
         """Calibrate with maps (r, d), by content key, of photos that belong to none of the classes."""
@@ -189,58 +167,58 @@ class Classifier:
 
     def familiarity(self, maps: Maps) -> Shares:
         """Return how familiar maps (n, r, d) of photos that are no examples are to the classes, (n,)."""
-        keys = [None] * len(maps)
-        return familiarity(self._class_errors(maps, keys), self.energy(maps), self._distances(maps, keys))
+        scorer, keys = self.scorer, [None] * len(maps)
+        return familiarity(scorer.class_errors(maps, keys), scorer.energy(maps), scorer.distances(maps, keys))
 
     def _use_stored(self, state: State) -> bool:
         """Use the classes of a state if they are stored; return whether they are."""
-        if self.store is None or (tuned := stored_head(self.store, state, self.extractor)) is None:
-            return False
-        head = head_of(state, self.extractor) or tuned
-        key = form_key(state, self.extractor, head)
-        form = from_bytes(self.store.get_bytes(self.extractor.sha256, key), key, EnrolledForm)
-        if form is None or form.head != head or not describes(form, state, self.extractor):
+        enrollment = Enrollment(self.extractor, self.store)
+        if self.other is not None or (form := enrollment.stored(state)) is None:
             return False
         self.use(state, form)
-        self.uses_project_head = not are_alike(head, tuned)
+        self.uses_project_head = enrollment.uses_project_head
         return True
 
-    def use(self, state: State, form: EnrolledForm, scorer: ClassScorer | None = None) -> None:
+    def use(self, state: State, form: EnrolledForm, scorer: Reconstruction | None = None) -> None:
         """Use classes that are already enrolled, and their scorer if there is one."""
-        self.head = form.head
-        self.state = replace(state, head=as_project_head(form.head, state, self.extractor))
-        self.classes, self.leave_one_out, self._own_errors = form.classes, form.leave_one_out, form.own_errors
+        self.head, self.classes, self.leave_one_out = form.head, form.classes, form.leave_one_out
         self.left_out, self.looks = form.left_out, form.looks
-        self._scorer, self.maps = scorer, None
+        self._start(
+            replace(state, head=as_project_head(form.head, state, self.extractor)), scorer or Reconstruction(form)
+        )
+
+    def hold(self, state: State, feature_maps: Mapping[str, Maps]) -> Comparison:
+        """Take the classes of a state for another head, without leave-one-out errors, which take a run per example."""
+        assert self.other is not None  # of the two kinds of heads, this is for the other one
+        self.pools = {c.name: np.stack([feature_maps[s.key] for s in c.supports]) for c in state.classes}
+        scorer = Comparison(self.other, self.pools, {c.name: keys_of(c) for c in state.classes})
+        self._start(state, scorer)
+        return scorer
+
+    def _start(self, state: State, scorer: Scorer) -> None:
+        self.state, self.maps = state, None
+        self._scorer = scorer if scorer.names else None
         self.mark_others({})
 
     def adopt(self, state: State, feature_maps: Mapping[str, Maps]) -> None:
         """Enroll the classes of a state from feature maps (r, d), given by content key."""
+        if self.other is not None:
+            self.hold(state, feature_maps)
+            self.left_out = errors, labels, *_ = self._leave_out(feature_maps)
+            own = 1 - errors[np.arange(len(labels)), labels]
+            self.leave_one_out = {
+                name: own[labels == label].clip(0) for label, name in enumerate(self.pools) if (labels == label).any()
+            }
+            return
         if self._use_stored(state):
             return
-
-        def pool(entry: ClassEntry) -> Maps:
-            return np.stack([feature_maps[support.key] for support in entry.supports])
-
-        tuned = tune_by_leave_one_out([pool(entry) for entry in state.classes], self.extractor.prior)
-        head = head_of(state, self.extractor) or tuned
-        more = allowances([pool(entry) for entry in state.classes], head)
-        classes, shares = {}, {}
-        own_errors: dict[str, tuple[str, Array]] = {}
-        for entry, allowance in zip(state.classes, more, strict=True):  # one by one, to save memory
-            maps = pool(entry)
-            classes[entry.name] = replace(enroll(maps, head), allowance=allowance)
-            errors = left_out_location_error(maps, head)
-            if len(maps) > 1:
-                shares[entry.name] = explained(errors.mean(1)[:, None], energy(maps))[:, 0]
-            own_errors |= {support.key: (entry.name, row) for support, row in zip(entry.supports, errors, strict=True)}
-        form = EnrolledForm(head, classes, shares, own_errors, None, self.looks)
+        enrollment = Enrollment(self.extractor, self.store)
+        form = replace(enrollment.enroll(state, feature_maps), looks=self.looks)
         self.use(state, form)
         self.left_out = self._leave_out(feature_maps)
-        self.uses_project_head = not are_alike(head, tuned)
-        if self.store is not None and classes:
-            store_head(self.store, state, self.extractor, tuned)
-            key = form_key(state, self.extractor, head)
+        self.uses_project_head = enrollment.uses_project_head
+        if self.store is not None and form.classes:
+            key = form_key(state, self.extractor, form.head)
             with suppress(UnicodeEncodeError):  # MessagePack stores no class name that is not UTF-8
                 data = to_bytes(replace(form, left_out=self.left_out), key)
                 self.store.put_bytes(self.extractor.sha256, key, data)
@@ -251,15 +229,15 @@ class Classifier:
         Only examples of classes with at least two are used.
         """
         places = {entry.name: label for label, entry in enumerate(self.state.classes)}
-        keys = [(places[self._own_errors[support.key][0]], support.key) for support in self.left_out_photos]
-        errors, energies = [np.zeros((0, len(self.classes)))], [np.zeros(0)]
-        distances = [np.zeros((0, len(self.classes)))]
+        holders = self.state.holders()
+        keys = [(places[holders[support.key][0].name], support.key) for support in self.left_out_photos]
+        errors, energies, distances = [np.zeros((0, len(places)))], [np.zeros(0)], [np.zeros((0, len(places)))]
         for start in range(0, len(keys), CHUNK):
             chunk = [key for _, key in keys[start : start + CHUNK]]
             maps = np.stack([feature_maps[key] for key in chunk])
-            errors.append(self._class_errors(maps, chunk))
-            energies.append(self.energy(maps))
-            distances.append(self._distances(maps, chunk))
+            errors.append(self.scorer.class_errors(maps, chunk))
+            energies.append(self.scorer.energy(maps))
+            distances.append(self.scorer.distances(maps, chunk))
         labels = np.array([label for label, _ in keys], dtype=np.intp)
         return np.concatenate(errors), labels, np.concatenate(energies), np.concatenate(distances)
 
@@ -303,7 +281,7 @@ class Classifier:
         if self._looks is None or self._looks[0] is not self.state:
             groups = [[s for s in entry.supports if s.key in self.looks] for entry in self.state.classes]
             self._looks = self.state, [(Looks([self.looks[s.key] for s in group]), group) for group in groups]
-        columns = self._class_errors(np.stack(feature_maps), [None] * len(looks)).argmin(1)
+        columns = self.scorer.class_errors(np.stack(feature_maps), [None] * len(looks)).argmin(1)
         copies: list[Support | None] = []
         for seen, column in zip(looks, columns.tolist(), strict=True):
             examples, supports = self._looks[1][column]
@@ -351,16 +329,17 @@ class Classifier:
         if not len(feature_maps):
             return []
         maps = np.stack(feature_maps)
-        errors, whole = self._class_errors(maps, keys), self.energy(maps)
-        distances = self._distances(maps, keys)
+        scorer, gamma = self.scorer, self.head.gamma
+        errors, whole, distances = scorer.class_errors(maps, keys), scorer.energy(maps), scorer.distances(maps, keys)
         known, familiar = explained(errors, whole), familiarity(errors, whole, distances)
         thresholds = self.rule.thresholds(errors, whole, distances)
-        errors, gamma = self._refined(errors, maps, keys) if transductive else (errors, self.head.gamma)
+        if transductive:
+            errors, gamma = scorer.refined(errors, maps, keys, self._pools)
         shares = probabilities(errors, gamma)
         twins = self.near_copies(looks, feature_maps) if looks is not None else [None] * len(maps)
 
         def by_class(row: NDArray[np.floating]) -> dict[str, float]:
-            return dict(zip(self.classes, row.tolist(), strict=True))
+            return dict(zip(scorer.names, row.tolist(), strict=True))
 
         return [
             Prediction(
@@ -375,155 +354,30 @@ class Classifier:
                 key,
             )
             for share, error, explains, threshold, near, example, twin, key in zip(
-                shares, errors, known, thresholds, familiar, map(self.example_of, keys), twins, keys, strict=True
+                shares, errors, known, thresholds, familiar, map(scorer.example_of, keys), twins, keys, strict=True
             )
         ]
 
-    def example_of(self, key: str | None) -> str | None:
-        """Return the class that has the image with this content key among its examples."""
-        return self._own_errors[key][0] if key in self._own_errors else None
-
     def error_maps(self, feature_maps: Maps, key: str | None = None) -> Floats:
-        """Return the squared error of each location by each class, (r, d) to (way, h, w); examples by leave-one-out."""
-        error = self.scorer.location_error(feature_maps[None])[0]
-        if key in self._own_errors:
-            name, own = self._own_errors[key]
-            error[:, list(self.classes).index(name)] = own
-        return self.extractor.on_grid(error.T)
+        """Return the squared error of each location by each class, (r, d) to (way, h, w); examples by leave-one-out.
 
-    def energy(self, maps: Maps) -> Shares:
-        """Return the energies (n,) of maps (n, r, d)."""
-        return energy(maps)
+        Raises FrnError with a head other than FRN's, which cannot show which parts are badly reconstructed.
+        """
+        errors = self.scorer.location_errors(feature_maps, key)
+        return self.extractor.on_grid(errors.T)
 
-    def _class_errors(self, maps: Maps, keys: Sequence[str | None]) -> Array:
-        """Return class errors (n, way) of maps (n, r, d); examples by leave-one-out."""
-        errors = self.scorer.class_error(maps).astype(np.float64)
-        columns = {name: column for column, name in enumerate(self.classes)}
-        counts = {entry.name: len(entry.supports) for entry in self.state.classes}
-        least = min(counts.values())
-        for row, key in enumerate(keys):
-            if key in self._own_errors:
-                name, own = self._own_errors[key]
-                more = without_one(self.classes[name].allowance, counts[name], least)
-                errors[row, columns[name]] = own.mean() + (more * energy(maps[row, None])[0] if more else 0.0)
-        return errors
-
-    def _distances(self, maps: Maps, keys: Sequence[str | None]) -> Array:
-        """Return distances (n, way) from maps (n, r, d) to the classes' centres; examples by leave-one-out."""
-        columns = {name: column for column, name in enumerate(self.classes)}
-        labels = [columns[self._own_errors[key][0]] if key in self._own_errors else None for key in keys]
-        counts = [len(entry.supports) for entry in self.state.classes]
-        return without_itself(self.scorer.centres.distance(maps), labels, counts)
-
-    def _refined(self, errors: Array, maps: Maps, keys: Sequence[str | None]) -> tuple[Array, float]:
-        """Return errors (n, way) of classes that the maps (n, r, d) refine, and gamma; examples keep their errors."""
-        first: dict[object, int] = {}  # a photo that is listed twice refines the classes once
-        for row, key in enumerate(keys):
-            if key not in self._own_errors:
-                first.setdefault(row if key is None else key, row)
-        if not first:
-            return errors, self.head.gamma
-        queries = list(first.values())
+    def _pools(self) -> list[Maps]:
         examples = self.example_maps()
-        pools = [np.stack([examples[s.key] for s in entry.supports]) for entry in self.state.classes]
-        refined, gamma = refine(errors[queries], pools, maps[queries], self.head)
-        errors[queries] = refined + self.scorer.allowed(energy(maps[queries]))
-        for row, key in enumerate(keys):
-            errors[row] = errors[first.get(key, row)]
-        return errors, gamma
+        return [np.stack([examples[s.key] for s in entry.supports]) for entry in self.state.classes]
 
     @property
-    def scorer(self) -> ClassScorer:
-        """Return the scorer for all classes together."""
+    def names(self) -> list[str]:
+        """Return the names of the classes."""
+        return [entry.name for entry in self.state.classes]
+
+    @property
+    def scorer(self) -> Scorer:
+        """Return what compares photos with the classes. Raises FrnError if there are no classes."""
         if self._scorer is None:
-            if not self.classes:
-                raise FrnError("no classes yet: enroll some first")
-            self._scorer = ClassScorer(list(self.classes.values()))
+            raise FrnError("no classes yet: enroll some first")
         return self._scorer
-
-
-def listed_state(classes: Mapping[str, Sequence[Path]], others: Sequence[Path] = ()) -> State:
-    """Return a state of files that have not been read."""
-
-    def photos(paths: Sequence[Path]) -> tuple[Support, ...]:
-        return tuple(Support(path, "", 0, 0) for path in paths)
-
-    entries = tuple(ClassEntry(number, name, photos(classes[name])) for number, name in enumerate(classes, 1))
-    return State(entries, next_id=len(entries) + 1, others=photos(others))
-
-
-def usable_examples(
-    listed: State, outcomes: Sequence[Embedded | FrnError]
-) -> tuple[State, dict[str, str], list[FrnError]]:
-    """Return the classes of all photos that can be read, the copies among them, and what to report about the others.
-
-    `outcomes` are those of all photos, class by class. Raises FrnError as `Classifier.enroll_state`.
-    """
-    state, notes = _usable(listed, [each if isinstance(each, FrnError) else each.key for each in outcomes])
-    copies = find_copies(state, {each.key: each.look for each in outcomes if isinstance(each, Embedded)})
-    return state, copies, notes + describe_copies(state, copies)
-
-
-def _usable(listed: State, keys: Sequence[str | FrnError]) -> tuple[State, list[FrnError]]:
-    """Return the classes of the photos that can be used, and what to report about the others.
-
-    `keys` are the current content keys of all photos, class by class. Raises FrnError as `Classifier.enroll_state`.
-    """
-    if keys and all(map(_is_missing, keys)):
-        (first, *_) = (support.path for entry in listed.classes for support in entry.supports)
-        raise FrnError(
-            f"all {len(keys)} example photos are missing. The first: {first}. Connect their drive, or bring back their "
-            "folder."
-        )
-    remaining = iter(keys)
-    found = [[next(remaining) for _ in entry.supports] for entry in listed.classes]
-    supports = [
-        [Support.of(s.path, key) for s, key in zip(entry.supports, own, strict=True) if not isinstance(key, FrnError)]
-        for entry, own in zip(listed.classes, found, strict=True)
-    ]
-    names = [entry.name for entry in listed.classes]
-    shared = in_two_classes(names, supports)
-    state, duplicates = build_state(
-        (name, [s for s in each if s.key not in shared]) for name, each in zip(names, supports, strict=True)
-    )
-    classes, notes = [], list[FrnError]()
-    for entry, own, usable in zip(listed.classes, found, state.classes, strict=True):
-        if not usable.supports and not (own and all(map(_is_missing, own))):
-            tried = {support.path for support in entry.supports}
-            broken = [str(key) for key in own if isinstance(key, FrnError)]
-            reasons = broken + [str(each) for each in duplicates if each.path in tried]
-            reasons += [str(shared[key]) for key in own if not isinstance(key, FrnError) and key in shared]
-            why = f" The first: {reasons[0]}" if reasons else ""
-            raise FrnError(f"class {usable.name!r} has no usable image among {len(own)} files.{why}")
-        notes += _describe(f"class {usable.name!r}", entry.supports, own)
-        if usable.supports:  # with surrounding blanks removed from the name
-            classes.append(replace(entry, name=usable.name, supports=usable.supports))
-    return replace(listed, classes=tuple(classes)), [*notes, *map(FrnError, map(str, duplicates)), *shared.values()]
-
-
-def _is_missing(key: str | FrnError) -> bool:
-    return isinstance(key, FrnError) and key.code == MISSING
-
-
-def _describe(what: str, photos: Sequence[Support], keys: Sequence[str | FrnError]) -> list[FrnError]:
-    """Return how many photos of a class are missing or have changed, and why others cannot be read."""
-    missing = [photo.path for photo, key in zip(photos, keys, strict=True) if _is_missing(key)]
-    changed = [
-        photo.path
-        for photo, key in zip(photos, keys, strict=True)
-        if photo.key and not isinstance(key, FrnError) and key != photo.key
-    ]
-    cases = (
-        (missing, "is missing and not used", "are missing and not used"),
-        (
-            changed,
-            "has changed since it was added; its current content is used",
-            "have changed since they were added; their current content is used",
-        ),
-    )
-    notes = [
-        f"{what}: {len(paths)} of {len(photos)} photos {one if len(paths) == 1 else several}. The first: {paths[0]}"
-        for paths, one, several in cases
-        if paths
-    ]
-    return [*map(FrnError, notes), *(key for key in keys if isinstance(key, FrnError) and not _is_missing(key))]

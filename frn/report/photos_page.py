@@ -50,7 +50,7 @@ class Album:
 
     def classify(self, paths: Iterable[Path]) -> Iterator[tuple[Path, Prediction | FrnError]]:
         """Classify image files as the classifier does."""
-        classifier, names = self.classifier, list(self.classifier.classes)
+        classifier, names = self.classifier, self.classifier.names
         for path, outcome in classifier.extractor.read(paths):
             if isinstance(outcome, FrnError):
                 self.broken[path] = str(outcome)

@@ -107,30 +107,37 @@ class TuningEpisode:
 
 
 def tune_by_leave_one_out(pools: Sequence[Maps], prior: Prior) -> HeadParameters:
-    """Choose alpha and gamma for classes with these supports, (k, r, d) each.
+    """Choose alpha and gamma for classes with these supports, (k, r, d) each."""
+    return tune_classes(pools, prior)[0]
+
+
+def tune_classes(pools: Sequence[Maps], prior: Prior) -> tuple[HeadParameters, list[float]]:
+    """Choose alpha and gamma for classes with these supports, (k, r, d) each, and return them with the allowances.
 
     Leave-one-out needs two classes, one of them with two photos; otherwise the prior decides.
     """
     typical = statistics.median([len(pool) for pool in pools] or [1])
     left_out = [len(pool) - 1 for pool in pools if len(pool) > 1]
     if len(pools) < 2 or not left_out:
-        return prior.head(typical)
+        return prior.head(typical), [0.0] * len(pools)
     others = statistics.median(left_out)
     stride = -(-len(pools) // MAX_CLASSES)
     first = next(place for place, pool in enumerate(pools) if len(pool) > 1)
-    selected = pools[first % stride :: stride]
-    found = tune([TuningEpisode(selected)], prior, others)
-    if any(allowed := allowances(selected, found)):  # gamma is that of the errors with which photos are classified
-        solver = _Solver(TuningEpisode(selected))
-        errors = solver.errors(found) + solver.energy[:, None] * allowed
-        sizes = [len(pool) for pool in selected]
-        own = [without_one(each, size, min(sizes)) for each, size in zip(allowed, sizes, strict=True)]
-        places = np.arange(len(errors)), solver.labels
-        errors[places] += solver.energy * (np.array(own) - allowed)[solver.labels]
-        found = _best_gamma(errors, solver.labels, found, prior, others)[1]
+    selected = slice(first % stride, None, stride)
+    solver = _Solver(TuningEpisode(pools[selected]))
+    best = _tuned([solver], prior, others)
     # The prior's dependence on shots also applies to the result.
     more, fewer = prior.head(typical), prior.head(others)
-    return replace(found, alpha=found.alpha + more.alpha - fewer.alpha, gamma=found.gamma * more.gamma / fewer.gamma)
+    alpha = best.alpha + more.alpha - fewer.alpha
+    allowed = allowances(pools, replace(best, alpha=alpha))
+    if any(allowed[selected]):  # gamma is that of the errors with which photos are classified
+        least = min(map(len, pools))
+        own = [without_one(each, len(pool), least) for each, pool in zip(allowed, pools, strict=True)][selected]
+        errors = solver.errors(best) + solver.energy[:, None] * allowed[selected]
+        places = np.arange(len(errors)), solver.labels
+        errors[places] += solver.energy * (np.array(own) - allowed[selected])[solver.labels]
+        best = _best_gamma(errors, solver.labels, best, prior, others)[1]
+    return replace(best, alpha=alpha, gamma=best.gamma * more.gamma / fewer.gamma), allowed
 
 
 def tune_on_episodes(maps: Maps, sizes: Sequence[int], shape: EpisodeShape, *, seed: int) -> HeadParameters:
@@ -147,7 +154,10 @@ def tune(episodes: Sequence[TuningEpisode], prior: Prior, shots: float) -> HeadP
 
     All episodes have the same number of classes.
     """
-    solvers = [_Solver(episode) for episode in episodes]
+    return _tuned([_Solver(episode) for episode in episodes], prior, shots)
+
+
+def _tuned(solvers: "Sequence[_Solver]", prior: Prior, shots: float) -> HeadParameters:
     labels = np.concatenate([solver.labels for solver in solvers])
     mean = prior.head(shots)
 

@@ -70,7 +70,7 @@ def test_difference_of_a_batch_is_a_share_of_a_photos_energy(monkeypatch: pytest
     assert exact.share < 1e-5
     assert (exact.what, exact.allowed) == ("classifier-batch.onnx", 2e-3)
     photos = [entry.supports[0].path for entry in classifier.state.classes]
-    least = min(classifier.energy(outcome.maps[None])[0] for _, outcome in classifier.extractor.read(photos))  # type: ignore[union-attr]
+    least = min(classifier.scorer.energy(outcome.maps[None])[0] for _, outcome in classifier.extractor.read(photos))  # type: ignore[union-attr]
 
     def shifted(*words: Any) -> list[Any]:
         (errors,) = run_session(*words)

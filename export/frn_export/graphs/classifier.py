@@ -109,7 +109,7 @@ def _score(
 ) -> Outputs:
     """Map `feature_map` (n, r, d) to the outputs, and return them; there is no threshold without a rule.
 
-    For heads other than FRN's, the energy of each image is 1 (`inference.any_head`).
+    For heads other than FRN's, the energy of each image is 1 (`inference.scorers`).
     """
     names, (h, w), class_error = _listed(classes), extractor.grid, f"{prefix}class_error"
     outputs: Outputs = {"label": (STRING, ("n",))}

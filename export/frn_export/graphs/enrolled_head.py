@@ -12,8 +12,8 @@ from frn.errors import FrnError
 from frn.features.extractor import Extractor
 from frn.features.feature_cache import Maps
 from frn.features.onnx_runtime import OwnModel
-from frn.inference.any_head import OtherHeadClassifier, as_shots
 from frn.inference.classifier import Classifier
+from frn.inference.scorers import OtherHead, as_shots
 from frn.models.zoo import HEAD_FILE
 from frn.ridge.enrolment import EnrolledClass
 from frn_export.graphs.builder import GraphBuilder, evaluate
@@ -31,20 +31,21 @@ class HeadClasses:
     """Feature maps (k, r, d) of the examples of each class."""
 
 
-def classifier_with(extractor: Extractor, head: bytes) -> OtherHeadClassifier:
+def classifier_with(extractor: Extractor, head: bytes) -> Classifier:
     """Return a classifier without classes over an extractor and a `head.onnx` made by `frn`."""
-    return OtherHeadClassifier(extractor, OwnModel(head, HEAD_FILE, "cpu", extractor.threads), graph=head)
+    session = OwnModel(head, HEAD_FILE, "cpu", extractor.threads)
+    return Classifier(extractor, other=OtherHead.of_graph(session, head, extractor))
 
 
 def enrolled(classifier: Classifier) -> Mapping[str, EnrolledClass] | HeadClasses:
     """Return the classes of a classifier in the form that the graphs need."""
-    if not isinstance(classifier, OtherHeadClassifier):
+    if classifier.other is None:
         return classifier.classes
-    if classifier.graph is None:
+    if classifier.other.graph is None:
         raise FrnError(
             f"a {classifier.extractor.method} model runs its head in torch; export it with `frn export` first"
         )
-    return HeadClasses(classifier.graph, classifier.pools)
+    return HeadClasses(classifier.other.graph, classifier.pools)
 
 
 def write_logits(graph: GraphBuilder, classes: HeadClasses, query: str) -> str:

@@ -54,7 +54,7 @@ def write_page(classifier: Classifier, out: Path, runtime: Runtime, *, replace: 
     if classifier.extractor.tta == "views":
         raise FrnError("a page cannot classify with --tta views. Use --tta hflip, or --out for ONNX files.")
     require_writable_page(out, replace=replace)
-    require_text(classifier.classes)
+    require_text(classifier.names)
     content = _graphs(classifier)
     difference = _compare(classifier, content).require()
     maps = classifier.example_maps()

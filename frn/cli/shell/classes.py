@@ -30,7 +30,7 @@ def open_classes(
 
     with live_text(f"enrolling {classes}"):
         classifier, skipped = load_classifier(classes, model, device, tta, level)
-    report_skipped([*skipped, *lookalikes(classifier.classes)])
+    report_skipped([*skipped, *lookalikes(classifier.names)])
     if threshold is not None:
         classifier.threshold_override = threshold
     if false_rejections is not None:

@@ -79,10 +79,8 @@ def classify(
     classifier = open_classes(
         classes, model, device, tta, level=level, threshold=threshold, false_rejections=false_rejections
     )
-    if len(classifier.classes) == 1:
-        console.note(
-            f"warning: {classes} has one class: every photo is labelled {next(iter(classifier.classes))!r} or unknown"
-        )
+    if len(classifier.names) == 1:
+        console.note(f"warning: {classes} has one class: every photo is labelled {classifier.names[0]!r} or unknown")
     if transductive:
         console.note("transductive: each answer depends on all photos of the call")
     unreadable: list[str] = []
@@ -105,7 +103,7 @@ def classify(
         names = list(dict.fromkeys(names))
         if is_csv:
             records = (named_beside(out, record) for record, _ in answers(names))
-            write_answers(out, records, classifier.classes, "example_of", "near_copy_of")
+            write_answers(out, records, classifier.names, "example_of", "near_copy_of")
             counts = f"{len(names):,} photos"
         else:
             counts = _write_lines(out, classifier, names, answers, resume, replace)

@@ -40,7 +40,7 @@ def enroll(
     """
     from frn.estimator.loading import load_extractor
     from frn.features.feature_cache import FeatureStore
-    from frn.inference.any_head import classifier_over
+    from frn.inference.classifier import Classifier
     from frn.projects.names import lookalikes
     from frn.projects.project import ModelReference, Project, is_project, save_project
     from frn.projects.session import with_unused
@@ -52,7 +52,7 @@ def enroll(
         raise FrnError(f"{out}: already exists. --replace replaces it and keeps the old one as {out.name}.bak")
     found = _found(sources, level)
     before, name = found.project, model or found.model or DEFAULT_MODEL
-    classifier = classifier_over(load_extractor(name, device, before.model.tta if before else "none"), FeatureStore())
+    classifier = Classifier(load_extractor(name, device, before.model.tta if before else "none"), FeatureStore())
     with console.live_text(f"enrolling {sum(map(len, found.members.values())):,} photos"):
         if before is None:
             notes = classifier.enroll(found.members, found.others)

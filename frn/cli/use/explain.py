@@ -49,7 +49,7 @@ def explain(
     (maps,) = classifier.extractor.feature_maps(crop[None])
     key = content_key(read_file(image))
     prediction = classifier.predict(maps, key, look(crop))
-    error_maps = dict(zip(classifier.classes, classifier.error_maps(maps, key), strict=True))
+    error_maps = dict(zip(classifier.names, classifier.error_maps(maps, key), strict=True))
     ranked = sorted(prediction.errors, key=prediction.errors.__getitem__)
     panels = []
     for name in ranked[: top or 3]:

@@ -67,7 +67,7 @@ def export(
     from frn_export.export import ExportOptions, export_model
 
     from frn.estimator.loading import load_extractor
-    from frn.inference.classifier import listed_state
+    from frn.inference.enrollment import listed_state
     from frn.models.model import load_model
     from frn.projects.class_files import ClassFiles, class_files
 
@@ -129,12 +129,12 @@ def _web(
 
     from frn.estimator.loading import load_extractor
     from frn.features.feature_cache import FeatureStore
-    from frn.inference.any_head import classifier_over
+    from frn.inference.classifier import Classifier
 
     require_writable_page(out, replace=replace)
     found = find_runtime(runtime)
     if classes is None:
-        classifier = classifier_over(load_extractor(model or DEFAULT_MODEL, "cpu", tta or "none"), FeatureStore())
+        classifier = Classifier(load_extractor(model or DEFAULT_MODEL, "cpu", tta or "none"), FeatureStore())
     else:
         classifier = open_classes(classes, model, "cpu", tta, level=level)
     if threshold is not None:
@@ -145,6 +145,6 @@ def _web(
         return
     megabytes = sum(path.stat().st_size for path in out.rglob("*") if path.is_file()) / 1e6
     stdout().print(f"{out}  {megabytes:.1f} MB, onnxruntime-web {found.version}")
-    if classifier.classes:
+    if classifier.names:
         stdout().print(str(difference))
     stdout().print(f"python -m http.server --directory {shlex.quote(str(out))}")

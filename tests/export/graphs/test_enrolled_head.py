@@ -11,8 +11,8 @@ from frn_export.graphs.traced_head import traced_head_graph
 from frn.errors import FrnError
 from frn.features.onnx_runtime import open_session, run_session
 from frn.images.transforms import EvaluationTransform
-from frn.inference.any_head import OtherHeadClassifier
 from frn.inference.classifier import Classifier
+from frn.inference.scorers import OtherHead
 from frn.models.header import ModelConfig
 from frn.models.model import Model
 from tests.export.graphs.test_listings import RULE, compare, conv4
@@ -66,12 +66,13 @@ def test_empty_batch_gives_an_empty_answer(method: str) -> None:
         assert all(np.isfinite(each).all() for each in found if each.dtype.kind == "f")
 
 
-def test_classes_of_a_head_that_runs_in_torch_are_refused() -> None:
+def test_classes_of_a_head_that_runs_in_torch_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     extractor, head = conv4(), other_head()
+    plain = Classifier(extractor)
+    assert enrolled(plain) is plain.classes
+    monkeypatch.setattr(extractor, "head", None)
     exported = classifier_with(extractor, head.head)
     exported.pools = dict(head.pools)
     assert enrolled(exported) == head
-    plain = Classifier(extractor)
-    assert enrolled(plain) is plain.classes
     with pytest.raises(FrnError, match="runs its head in torch; export it with `frn export` first"):
-        enrolled(OtherHeadClassifier(extractor, lambda support, query: query[:, 0]))
+        enrolled(Classifier(extractor, other=OtherHead("proto", lambda support, query: query[:, 0])))

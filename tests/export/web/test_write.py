@@ -89,7 +89,7 @@ def test_difference_of_a_page_is_a_share_of_a_photos_energy(
     photos = [entry.supports[0].path for entry in classifier.state.classes[:5]]
     read = [outcome.maps[None] for _, outcome in classifier.extractor.read(photos)]  # type: ignore[union-attr]
     monkeypatch.setattr(write, "run_session", shifted)
-    least = min(float(classifier.energy(maps)[0]) for maps in read)
+    least = min(float(classifier.scorer.energy(maps)[0]) for maps in read)
     assert write._compare(classifier, graphs).share == pytest.approx(1 / least, rel=0.05)
 
 

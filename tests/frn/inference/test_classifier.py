@@ -64,7 +64,8 @@ def test_errors_and_probabilities_equal_the_torch_model(moths: Path) -> None:
     with torch.no_grad():
         asked = maps(queries)
         logits = torch.cat([model.head(maps(paths)[None], asked) for paths in classes.values()], dim=1)
-    more = classifier.scorer.allowed(energy(asked.numpy()))  # of larger classes
+    shares = np.array([one.allowance for one in classifier.classes.values()])  # of larger classes
+    more = np.outer(energy(asked.numpy()), shares).astype(np.float32)
     logits -= classifier.head.gamma * torch.from_numpy(more)
     answers = [outcome for _, outcome in classifier.classify(queries)]
     for answer, expected in zip(answers, logits, strict=True):
@@ -81,7 +82,7 @@ def test_stored_head_is_used_until_the_classes_change(moths: Path, monkeypatch: 
     extractor = extractor_of(model_of())
     first, again, changed = Classifier(extractor), Classifier(extractor), Classifier(extractor)
     first.enroll(classes)
-    monkeypatch.setattr("frn.inference.classifier.tune_by_leave_one_out", lambda pools, prior: prior.head(7))
+    monkeypatch.setattr("frn.inference.enrollment.tune_classes", lambda pools, prior: (prior.head(7), [0.0] * 5))
     again.enroll_state(first.state)
     assert again.head == first.head
     fewer = tuple(replace(entry, supports=entry.supports[:2]) for entry in first.state.classes)
@@ -104,11 +105,6 @@ def test_broken_files_are_returned_and_the_rest_of_the_class_is_enrolled(
     assert isinstance(failure, FrnError)
     with pytest.raises(FrnError, match=r"class 'x' has no usable image among 1 files. The first: .*text\.png"):
         classifier.enroll({"x": [text]})
-
-
-def test_a_protonet_cannot_enroll() -> None:
-    with pytest.raises(FrnError, match="was trained as proto, but classes are enrolled by reconstruction"):
-        Classifier(extractor_of(model_of("proto")))
 
 
 def test_every_shipped_model_has_its_extractor_and_they_agree(monkeypatch: pytest.MonkeyPatch) -> None:

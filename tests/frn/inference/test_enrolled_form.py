@@ -138,7 +138,7 @@ def test_enrolling_the_same_photos_again_uses_the_stored_form(
 ) -> None:
     store, state, queries, before = enrolled
     classifier = Classifier(extractor, FeatureStore(store))
-    monkeypatch.setattr("frn.inference.classifier.enroll", lambda *_: pytest.fail("it is computed again"))
+    monkeypatch.setattr("frn.inference.enrollment.enroll", lambda *_: pytest.fail("it is computed again"))
     assert classifier.enroll({entry.name: [s.path for s in entry.supports] for entry in state.classes}) == []
     assert answers(classifier, queries) == before
     assert classifier.state == state

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from frn_tui.engine.classes import class_ranks
 from frn_tui.engine.classes.class_ranks import ClassErrors
-from frn_tui.engine.classes.enrolled_classes import DISTANCE_WEIGHT, _compare, enroll_class
+from frn_tui.engine.classes.enrolled_classes import DISTANCE_WEIGHT, _compare
 from frn_tui.engine.operations import build_handlers
 from PIL import Image
 
@@ -87,12 +87,9 @@ def test_ranks_equal_leave_one_out_computed_by_hand(engine: Engine, members: dic
 
 
 def test_of_two_equal_leads_the_example_far_from_its_class_is_the_likelier_mistake() -> None:
-    maps = np.random.default_rng(0).normal(size=(3, 4, 8)).astype(np.float32)
-    member = enroll_class(maps, HeadParameters(1.0, 0.1, 1.0))
-    own = member.own_errors.mean(1)
-    errors = np.stack([own, 0.5 * own], axis=1)
+    errors = np.array([[0.4, 0.2], [0.5, 0.25], [0.6, 0.3]])
     distances = np.array([[1.0, 2.0], [2.0, 1.0], [1.0, 1.0]])
-    ranks, found = _compare(("near", "far", "between"), own, errors, distances, 0, member.left_out_shares, [7, 9])
+    ranks, found = _compare(("near", "far", "between"), errors, distances, 0, np.array([0.5, 0.4, 0.3]), [7, 9])
     assert ranks == dict.fromkeys(found, 1)
     assert {rival for rival, _, _ in found.values()} == {9}
     assert found["far"][2] - found["far"][1] == pytest.approx(DISTANCE_WEIGHT)
@@ -108,11 +105,11 @@ def test_added_example_causes_only_its_class_to_be_enrolled_again(
         enrolled.append(len(maps))
         return enroll(maps, head)
 
-    def choose(pools: list[Any], prior: Prior) -> HeadParameters:
-        return HeadParameters(3.0, 0.1, float(sum(map(len, pools))))
+    def choose(pools: list[Any], prior: Prior) -> Any:
+        return HeadParameters(3.0, 0.1, float(sum(map(len, pools)))), [0.0] * len(pools)
 
-    monkeypatch.setattr("frn_tui.engine.classes.enrolled_classes.enroll", counting)
-    monkeypatch.setattr("frn_tui.engine.classes.enrolled_classes.tune_by_leave_one_out", choose)
+    monkeypatch.setattr("frn.inference.enrollment.enroll", counting)
+    monkeypatch.setattr("frn.inference.enrollment.tune_classes", choose)
     before = engine.done("classes", state=engine.state(first(members, 3)))
     assert enrolled == [3] * 5
     more = {**first(members, 3), "moth 42": members["moth 42"][:4]}
@@ -131,8 +128,8 @@ def test_classes_and_maps_in_memory_are_reused(
     state = engine.state(first(members, 3))
     before = engine.done("classes", state=state)
     for name in ("enroll", "left_out_location_error"):
-        monkeypatch.setattr(f"frn_tui.engine.classes.enrolled_classes.{name}", pytest.fail)
-    monkeypatch.setattr("frn_tui.engine.classes.enrolled_classes.tune_by_leave_one_out", pytest.fail)
+        monkeypatch.setattr(f"frn.inference.enrollment.{name}", pytest.fail)
+    monkeypatch.setattr("frn.inference.enrollment.tune_classes", pytest.fail)
     monkeypatch.setattr(FeatureStore, "get", lambda *_: pytest.fail("read from the disk"))
     assert engine.done("classes", state=state) == before
     renamed = {**state, "classes": [{**entry, "name": f"new {entry['name']}"} for entry in state["classes"]]}

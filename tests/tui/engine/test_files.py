@@ -65,7 +65,7 @@ def test_a_project_stores_the_chosen_head_and_reuses_it(
     def chosen(*_: Any) -> Any:
         raise AssertionError("it is chosen again")
 
-    monkeypatch.setattr("frn_tui.engine.classes.enrolled_classes.tune_by_leave_one_out", chosen)
+    monkeypatch.setattr("frn.inference.enrollment.tune_classes", chosen)
     again.ask("embed", paths=[photo["path"] for entry in loaded["classes"] for photo in entry["supports"]])
     assert again.done("classes", state=loaded)["unread"] == []
     with pytest.raises(AssertionError, match="internal"):

@@ -13,8 +13,7 @@ from frn.errors import FrnError
 from frn.features.extractor import Embedded as Found
 from frn.features.extractor import Extractor, Tta
 from frn.features.feature_cache import FeatureStore, Maps, stamp_of
-from frn.inference.any_head import classifier_over
-from frn.inference.classifier import Classifier
+from frn.inference.scorers import OtherHead
 from frn.models.zoo import require_exported, resolve
 from frn.projects.session import Support
 from frn.system.hardware import cores
@@ -39,8 +38,8 @@ class Models:
         self.opened: Extractor | None = None
         self._file: tuple[Path, str | None] | None = None
         """File of the open model, and its stamp from before it was read."""
-        self.head: Classifier | None = None
-        """A classifier without classes that holds the head of the open model."""
+        self.other: OtherHead | None = None
+        """Head of the open model if it is not FRN's."""
         self._maps: ByteLimitedCache[Maps] = ByteLimitedCache(MAX_CACHED)
         self.looks: dict[str, bytes] = {}
         """Perceptual hashes of all images that were embedded or found."""
@@ -66,7 +65,7 @@ class Models:
 
             data = augmented(extractor.data, cast(Tta, tta))
             extractor = Extractor(data, str(path), trusted=trusted, device="cpu", threads=threads)
-        self.head = classifier_over(extractor)
+        self.other = None if extractor.head else OtherHead.find(extractor)
         self.name, self.opened, self._file = name, extractor, (path, stamp)
         self._maps, self.looks = ByteLimitedCache(MAX_CACHED), {}
         return {

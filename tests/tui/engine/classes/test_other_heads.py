@@ -16,8 +16,7 @@ from frn.estimator.loading import load_classifier, load_extractor
 from frn.features.onnx_runtime import open_session, run_session
 from frn.images.opening import open_image
 from frn.images.transforms import EvaluationTransform
-from frn.inference.any_head import classifier_over
-from frn.inference.classifier import Prediction
+from frn.inference.classifier import Classifier, Prediction
 from frn.models.header import ModelConfig
 from frn.models.model import Model, save_model
 from tests.tui.engine.conftest import Engine, first
@@ -55,7 +54,7 @@ def test_answers_are_those_of_the_library_without_maps(
     srm: Engine, few: dict[str, list[Path]], members: dict[str, list[Path]], exported: Path
 ) -> None:
     done = srm.done("classes", state=srm.state(few))
-    library = classifier_over(load_extractor(exported))
+    library = Classifier(load_extractor(exported))
     library.enroll(few)
     assert done["threshold"] == pytest.approx(library.threshold, abs=1e-6)
     assert done["unranked"] == 0
@@ -85,7 +84,7 @@ def test_a_head_that_runs_in_torch_answers_in_the_app(
     path.write_bytes(features_graph(model).SerializeToString())
     assert bare.done("open_model", model=str(path))["head"] == "lccrn"
     bare.done("classes", state=bare.state(few))
-    library = classifier_over(load_extractor(path))
+    library = Classifier(load_extractor(path))
     library.enroll(few)
     query = members[next(iter(few))][9]
     (answer,) = asked(bare, query)
@@ -97,7 +96,7 @@ def test_a_head_that_runs_in_torch_answers_in_the_app(
 
 def test_ranks_equal_those_by_leave_one_out(srm: Engine, few: dict[str, list[Path]], exported: Path) -> None:
     reports = srm.done("classes", state=srm.state(few))["reports"]
-    library = classifier_over(load_extractor(exported))
+    library = Classifier(load_extractor(exported))
     library.enroll(few)
     assert library.left_out is not None
     errors, labels, *_ = library.left_out

@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 from frn_tui.client.protocol import MAPPED
-from frn_tui.engine.classes.enrolled_classes import EnrolledClasses, enroll_class
+from frn_tui.engine.classes.enrolled_classes import EnrolledClasses
 
 from frn.features.extractor import Extractor
 from frn.inference.classifier import Classifier, Prediction
 from frn.models.zoo import shipped_extractors
 from frn.projects.session import ClassEntry, Support
-from frn.ridge.parameters import HeadParameters
 from tests.tui.engine.conftest import Engine, first
 
 
@@ -52,8 +51,7 @@ def test_nearest_example_is_the_most_similar_in_direction_and_not_the_photo_itse
     classes = EnrolledClasses(nothing)
     maps = {"a": [[3, 0], [3, 0]], "b": [[0, 9], [2, 9]], "c": [[1, 1], [1, 1]]}
     for keys in (("a", "b"), ("c",)):
-        pool = np.array([maps[key] for key in keys], np.float32)
-        classes._records[keys] = enroll_class(pool, HeadParameters(0.0, 0.0, 2.0))
+        classes._means[keys] = np.array([maps[key] for key in keys], np.float64).mean(1)
     two, one = entry(7, "a", "b"), entry(8, "c")
     for of, key, query, nearest in (
         (two, "x", [[1, 0], [1, 0]], "a"),

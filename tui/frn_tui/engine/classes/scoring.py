@@ -71,7 +71,7 @@ def _answers(
         if with_maps and classifier.extractor.head is None:
             answer["maps"] = {}
         elif with_maps:
-            heat = dict(zip(classifier.classes, classifier.error_maps(each.maps, each.key), strict=True))
+            heat = dict(zip(classifier.names, classifier.error_maps(each.maps, each.key), strict=True))
             answer["maps"] = {str(entry.id): heat[entry.name].tolist() for entry in entries[:MAPPED]}
         yield answer
 

@@ -15,7 +15,6 @@ from frn.errors import FrnError, shorten
 from frn.features.feature_cache import content_key
 from frn.images.boxes import split_box
 from frn.images.opening import read_file
-from frn.inference.any_head import OtherHeadClassifier
 from frn.models.zoo import EXTRACTOR, HEAD_FILE, is_exported, shipped_extractors
 from frn.projects.folder_tree import looks_like_image
 from frn.projects.project import SUFFIX, ModelReference, Project, is_project, load_project, save_project
@@ -143,8 +142,8 @@ def _carry(models: Models, folder: Path) -> ModelReference:
     if models.name in shipped_extractors():
         return ModelReference.of(models.name, extractor, folder)
     write_atomically(folder / EXTRACTOR, extractor.data)
-    if isinstance(models.head, OtherHeadClassifier) and models.head.graph:
-        write_atomically(folder / HEAD_FILE, models.head.graph)
+    if models.other and models.other.graph:
+        write_atomically(folder / HEAD_FILE, models.other.graph)
     return ModelReference(EXTRACTOR, extractor.plain_sha256, extractor.transform, extractor.tta)
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from frn.errors import FrnError
-from frn.inference.any_head import OtherHeadClassifier
 from frn.inference.classifier import Classifier
 from frn.projects.project import ModelReference, Project, load_project, save_project
 from frn.system.files import require_writable, write_atomically
@@ -78,7 +77,7 @@ def _classifier_file(classifier: Classifier) -> bytes:
 
 
 def _arrays(classifier: Classifier) -> bytes:
-    if isinstance(classifier, OtherHeadClassifier):  # its classes are the feature maps of their examples
+    if classifier.other is not None:  # its classes are the feature maps of their examples
         parts = list(classifier.pools.values())
         arrays = {"maps": np.concatenate(parts)}
     else:
@@ -87,7 +86,7 @@ def _arrays(classifier: Classifier) -> bytes:
         arrays = {"rows": np.concatenate(parts), "signs": np.concatenate(signs)}
     starts = np.cumsum([0, *map(len, parts[:-1])])
     file = io.BytesIO()
-    np.savez(file, allow_pickle=False, **arrays, starts=starts, names=np.array(list(classifier.classes)))
+    np.savez(file, allow_pickle=False, **arrays, starts=starts, names=np.array(classifier.names))
     return file.getvalue()
 
 

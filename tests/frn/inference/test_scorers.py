@@ -23,8 +23,8 @@ from frn.heads import HEADS, Head
 from frn.heads.vectors.classical import CLASSICAL
 from frn.images.opening import open_image
 from frn.images.transforms import EvaluationTransform
-from frn.inference.any_head import OtherHeadClassifier, as_shots, classifier_over
-from frn.inference.classifier import Prediction
+from frn.inference.classifier import Classifier, Prediction
+from frn.inference.scorers import OtherHead, as_shots
 from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model, save_model
 from frn.projects.session import Support, build_state
@@ -87,7 +87,7 @@ def test_probabilities_equal_those_of_the_torch_head(method: str, classes: Path,
 def test_deepemd_classifies(classes: Path, photo: Path, tmp_path: Path) -> None:
     path = save("deepemd", tmp_path)
     single = {home.name: sorted(home.iterdir())[:1] for home in sorted(classes.iterdir())}  # its SGD needs two shots
-    classifier = classifier_over(load_extractor(path))
+    classifier = Classifier(load_extractor(path))
     classifier.enroll(single)
     ((_, found),) = classifier.classify([photo])
     assert isinstance(found, Prediction)
@@ -105,7 +105,7 @@ def test_example_is_classified_by_leave_one_out(classes: Path, tmp_path: Path) -
     name, (example, *_) = next(iter(homes.items()))
     found = answer(classes, path, example)
     assert found.example_of == name
-    rest = classifier_over(load_extractor(path))
+    rest = Classifier(load_extractor(path))
     rest.enroll({label: [p for p in photos if p != example] for label, photos in homes.items()})
     ((_, expected),) = rest.classify([example])
     assert isinstance(expected, Prediction)
@@ -113,7 +113,7 @@ def test_example_is_classified_by_leave_one_out(classes: Path, tmp_path: Path) -
 
 
 def test_only_example_of_a_class_is_not_recognised(classes: Path, tmp_path: Path) -> None:
-    classifier = classifier_over(load_extractor(save("proto", tmp_path)))
+    classifier = Classifier(load_extractor(save("proto", tmp_path)))
     first, second, _ = (sorted(home.iterdir()) for home in sorted(classes.iterdir()))
     classifier.enroll({"one": first[:1], "other": second})
     ((_, found),) = classifier.classify(first[:1])
@@ -262,17 +262,17 @@ def by_distance(support: Maps, query: Maps) -> Maps:
     return -np.abs(query.mean((1, 2))[:, None] - support.mean((1, 2, 3)))
 
 
-def on_a_line(**classes: list[float]) -> OtherHeadClassifier:
+def on_a_line(**classes: list[float]) -> Classifier:
     """Enroll photos whose maps are single numbers; the number is also the content key."""
     photos = {name: [Support(Path(f"{x:g}"), f"{x:g}", 1, 1) for x in places] for name, places in classes.items()}
     extractor: Any = SimpleNamespace(shape=(1, 1), where="m.onnx", method="proto", head=None)
-    classifier = OtherHeadClassifier(extractor, by_distance)
+    classifier = Classifier(extractor, other=OtherHead("proto", by_distance))
     maps = {f"{x:g}": np.full((1, 1), x) for places in classes.values() for x in places}
     classifier.adopt(build_state(photos.items())[0], maps)
     return classifier
 
 
-def asked(classifier: OtherHeadClassifier, place: float, key: str | None = None) -> list[float]:
+def asked(classifier: Classifier, place: float, key: str | None = None) -> list[float]:
     return list(classifier.predict(np.full((1, 1), place), key).errors.values())
 
 
@@ -297,7 +297,7 @@ def test_an_example_is_compared_with_the_rest_of_its_class() -> None:
     )
 
 
-def left_out(classifier: OtherHeadClassifier, name: str) -> np.typing.NDArray[np.float64]:
+def left_out(classifier: Classifier, name: str) -> np.typing.NDArray[np.float64]:
     """Return how much smaller the best error of each example is than the root of the mean of the rivals."""
     errors, labels, *_ = classifier.left_out or pytest.fail("not enrolled")
     own = np.sort(errors[labels == list(classifier.pools).index(name)], axis=1)
