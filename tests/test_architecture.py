@@ -56,7 +56,7 @@ TORCH_FREE = (
     *(f"frn.ridge.{name}" for name in ("parameters", "enrolment", "tuning", "unlabelled")),
     *(f"frn.models.{name}" for name in ("zoo", "header")),
     *("frn.inference", "frn.reproduce", "frn.estimator"),
-    *(f"frn.report.{name}" for name in ("page", "photos_page", "score_page")),
+    *(f"frn.report.{name}" for name in ("page", "photos_page", "score_page", "heat_maps", "explanation_picture")),
     "frn.evaluation.labelled",
 )
 

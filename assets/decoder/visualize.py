@@ -22,8 +22,8 @@ from frn.data.folders import scan, split_folder
 from frn.data.pixel_cache import load_images
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
-from frn.inference.explanation import mark
 from frn.models.model import load_model
+from frn.report.heat_maps import mark
 from frn.system.files import require_writable, write_atomically
 from frn.system.precision import choose_device, choose_precision, set_threads
 from frn.training.runs.run import RunFolder, RunSettings

@@ -13,7 +13,7 @@ from heapq import nsmallest
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType, structs
+from msgspec import UNSET, Meta, Struct, UnsetType, field, structs
 
 from frn.projects.session import Support
 from frn.system.csv_rows import csv_row
@@ -86,10 +86,35 @@ class Unreadable(Struct, kw_only=True, forbid_unknown_fields=True):
     run: Name = UNSET
 
 
+Pixels = Annotated[tuple[int, int, int, int], Meta(description="Left, top, width and height in the upright photo.")]
+
+
+class ExamplePart(Struct, forbid_unknown_fields=True):
+    """A part of an example photo, or the whole photo, and its share of what its class rebuilds."""
+
+    image: str
+    share: float
+    box: Pixels | UnsetType = UNSET
+
+
+class PhotoPart(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A part of a photo, and the example parts with the largest shares, by class."""
+
+    box: Pixels
+    share: Annotated[float, Meta(description="Share of the decision; negative if it speaks for the other class.")]
+    explained: Annotated[dict[str, Share], Meta(description="Share of the part that a class explains.")]
+    sources: Annotated[dict[str, list[ExamplePart]], Meta(description="Up to three by class.")] = field(name="from")
+
+
 class Explanation(Answer, kw_only=True, forbid_unknown_fields=True):
-    """An answer with its error maps."""
+    """An answer with the parts that decided between two classes, and the error maps of classes."""
 
     out: str
+    why: Annotated[str, Meta(description="The decision in one sentence.")]
+    against: Annotated[Name, Meta(description="The class that `label` is compared with.")] = UNSET
+    margin: Annotated[float, Meta(description="Difference of their logits, which the shares of all parts sum to.")]
+    parts: list[PhotoPart]
+    examples: Annotated[dict[str, list[ExamplePart]], Meta(description="Share of each example, by class.")]
     explained_by: dict[str, float]
     error_maps: dict[str, list[list[float]]]
 

@@ -16,7 +16,7 @@ from PIL import Image
 from frn.errors import FrnError
 from frn.images.opening import decode_preview, read_file
 from frn.inference.classifier import Classifier, Prediction
-from frn.inference.explanation import overlay
+from frn.report.heat_maps import overlay
 from frn.report.page import own_file, render, render_part, write_page
 
 SIDE = 160

@@ -8,8 +8,8 @@ from inspection.findings import Findings, HardImage
 from numpy.typing import NDArray
 from PIL import Image
 
-from frn.inference.explanation import overlay
 from frn.inference.unknown import auroc
+from frn.report.heat_maps import overlay
 from frn.report.page import render
 from frn.report.score_page import histograms
 

@@ -17,8 +17,8 @@ from frn.features.feature_cache import Maps
 from frn.features.onnx_runtime import open_session, run_session
 from frn.images.ramp import RAMP
 from frn.inference.classifier import Classifier
-from frn.inference.explanation import MAX_COVER, MIN_COVER
 from frn.inference.unknown import NEVER
+from frn.report.heat_maps import MAX_COVER, MIN_COVER
 from frn.ridge.unequal import slope
 from frn.system.file_sets import require_writable_set, write_set
 from frn_export.difference import Difference, compare_answers

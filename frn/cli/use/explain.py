@@ -1,16 +1,20 @@
-"""`frn explain`: draw where each class can and cannot reconstruct a photo."""
+"""`frn explain`: draw the parts that decided, and the example parts that each was rebuilt from."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from msgspec import structs
+from msgspec import UNSET, structs
 
 from frn.cli.shell import options
 from frn.cli.shell.classes import open_classes, refuse_a_photo
 from frn.cli.shell.console import print_json, printable, stdout, user_errors
-from frn.inference.records import Explanation, answer_of, rounded
+from frn.inference.records import ExamplePart, Explanation, PhotoPart, answer_of, rounded
 from frn.system.files import require_writable
+
+if TYPE_CHECKING:
+    from frn.inference.explanation import Explanation as Reasons
+    from frn.report.explanation_picture import Crops
 
 
 @user_errors()
@@ -20,15 +24,19 @@ def explain(
     out: Annotated[Path, typer.Option(help="Image to write (.png).")],
     model: options.ClassifierModel = None,
     level: options.Level = None,
+    against: Annotated[str | None, typer.Option(help="Class to compare with.", show_default="the second best")] = None,
+    maps: Annotated[bool, typer.Option("--maps", help="Draw the error map of each class instead.")] = False,
     top: options.Top = None,
     tta: options.TtaName = None,
     device: options.Device = "auto",
     replace: options.Replace = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Draw where each class can and cannot reconstruct a photo.
+    """Draw the parts that decided, and the example parts that each was rebuilt from.
 
-    The class reconstructs areas without colour well and coloured areas badly. All classes share one scale.
+    Each part has its share of the decision between the best class and the second best, and both classes show the three
+    example parts that they rebuild it from, with their shares. With --maps, the class reconstructs areas without colour
+    well and coloured areas badly; all classes share one scale.
     """
     import io
 
@@ -36,7 +44,9 @@ def explain(
     from frn.features.feature_cache import content_key
     from frn.images.near_copies import look
     from frn.images.opening import open_image, read_file
-    from frn.inference.explanation import Panel, mark, sheet
+    from frn.inference import explanation
+    from frn.report.explanation_picture import Crops, draw
+    from frn.report.heat_maps import Panel, mark, sheet
     from frn.system.files import write_atomically
 
     if out.suffix.lower() != ".png":
@@ -46,23 +56,58 @@ def explain(
     photo = open_image(image)  # before enrolling, to report a wrong photo at once
     classifier = open_classes(classes, model, device, tta, level=level)
     crop = classifier.extractor.transform(photo)
-    (maps,) = classifier.extractor.feature_maps(crop[None])
+    (feature_map,) = classifier.extractor.feature_maps(crop[None])
     key = content_key(read_file(image))
-    prediction = classifier.predict(maps, key, look(crop))
-    error_maps = dict(zip(classifier.names, classifier.error_maps(maps, key), strict=True))
-    ranked = sorted(prediction.errors, key=prediction.errors.__getitem__)
-    panels = []
-    for name in ranked[: top or 3]:
-        known = "" if prediction.unknown else f" · {prediction.probabilities[name]:.1%}"  # only known classes share it
-        panels.append(Panel(printable(name), f"{prediction.explained[name]:.0%} explained{known}", error_maps[name]))
+    prediction = classifier.predict(feature_map, key, look(crop))
+    reasons = explanation.explain(classifier, feature_map, key, against)
+    why, crops = reasons.sentence(unknown=prediction.unknown), Crops(classifier.extractor)
+    error_maps = dict(zip(classifier.names, classifier.error_maps(feature_map, key), strict=True))
+    if maps:
+        panels = []
+        for name in sorted(prediction.errors, key=prediction.errors.__getitem__)[: top or 3]:
+            known = "" if prediction.unknown else f" · {prediction.probabilities[name]:.1%}"  # only known classes share
+            note = f"{prediction.explained[name]:.0%} explained{known}"
+            panels.append(Panel(printable(name), note, error_maps[name]))
+        drawn = sheet(crop, printable(image.name), panels)
+    else:
+        drawn = draw(reasons, image, crops, printable(why), printable)
     picture = io.BytesIO()
-    sheet(crop, printable(image.name), panels).save(picture, "PNG", pnginfo=mark())
+    drawn.save(picture, "PNG", pnginfo=mark())
     write_atomically(out, picture.getvalue(), replace=replace)
     if as_json:
         record = answer_of(str(image), prediction, top)
         explained = {name: round(prediction.explained[name], 6) for name in record.errors}
         heat = {name: rounded(error_maps[name].tolist()) for name in record.errors}
-        print_json(Explanation(**structs.asdict(record), out=str(out), explained_by=explained, error_maps=heat))
+        more = {**_record(reasons, image, crops), "explained_by": explained, "error_maps": heat}
+        print_json(Explanation(**structs.asdict(record), out=str(out), why=why, **more))
     else:
-        label = "unknown" if prediction.unknown else prediction.label
-        stdout().print(f"{printable(str(out))}: {printable(label)}")
+        stdout().print(f"{printable(str(out))}: {printable(why)}")
+
+
+def _record(reasons: "Reasons", image: Path, crops: "Crops") -> dict[str, Any]:
+    """Return the fields of an explanation that the picture also shows."""
+    classes = [one for one in (reasons.best, reasons.other) if one is not None]
+    parts = [
+        PhotoPart(
+            box=crops.in_pixels(image, part.box),
+            share=round(part.share, 6),
+            explained={one.name: round(one.explained(part.box), 6) for one in classes},
+            sources={
+                one.name: [
+                    ExamplePart(str(s.photo.path), round(s.share, 6), crops.in_pixels(s.photo.path, s.box))
+                    for s in one.sources(part.box)
+                ]
+                for one in classes
+            },
+        )
+        for part in reasons.parts()
+    ]
+    examples = {
+        one.name: [
+            ExamplePart(str(photo.path), round(share, 6))
+            for photo, share in zip(one.photos, one.of_photos().tolist(), strict=True)
+        ]
+        for one in classes
+    }
+    against = reasons.other.name if reasons.other else UNSET
+    return {"against": against, "margin": round(reasons.margin, 6), "parts": parts, "examples": examples}

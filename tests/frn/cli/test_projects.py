@@ -204,7 +204,7 @@ def test_photos_of_other_objects_are_unknown(model: str, most: int, tmp_path: Pa
     assert sum(bool(answer["unknown"]) for answer in known) <= most
 
 
-def test_explain_draws_the_error_map_and_prints_its_values(
+def test_explain_draws_parts_or_error_maps_and_prints_their_values(
     birds: Path, moths: Path, extractor: Path, tmp_path: Path
 ) -> None:
     query = moths / "val" / "moth 20" / "00.png"
@@ -217,6 +217,10 @@ def test_explain_draws_the_error_map_and_prints_its_values(
     for name, error_map in answer["error_maps"].items():
         assert np.shape(error_map) == (4, 4)
         assert np.mean(error_map) == pytest.approx(answer["errors"][name], rel=1e-4)
+    against = next(name for name in sorted(home.name for home in birds.iterdir()) if name not in answer["errors"])
+    words = ("--model", extractor, "--json", "--replace", "--against", against)
+    other = json.loads(frn("explain", birds, query, *words, "--out", tmp_path / "map ü.png", "--maps").stdout)
+    assert (other["against"], other["label"]) == (against, answer["label"])
     with Image.open(tmp_path / "map ü.png") as picture:
         assert picture.size[0] > 3 * 252
     assert "must end in .png" in frn("explain", birds, query, "--out", tmp_path / "map.txt").stderr

@@ -1,114 +1,172 @@
-"""Images of error maps."""
+"""Sums over the parts of a photo and over example parts are exact, and say what the examples are worth."""
 
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from frn.images.ramp import RAMP
-from frn.inference.explanation import GAP, PANEL, Panel, _fit, mark, overlay, sheet
-from frn.system.files import MARK
+from frn.errors import FrnError
+from frn.estimator.loading import load_extractor
+from frn.features.extractor import Embedded
+from frn.inference.classifier import Classifier
+from frn.inference.explanation import Box, Rebuilt, compare, contributions, explain, rebuild
+from frn.projects.session import Support
+from frn.ridge.parameters import HeadParameters
+from frn.ridge.reconstruction import reconstruct
 
-CROP = np.random.default_rng(0).integers(0, 256, (84, 84, 3), dtype=np.uint8)
-
-
-def lightness(picture: object) -> np.ndarray:
-    return np.asarray(picture, dtype=float) @ [0.299, 0.587, 0.114]
-
-
-def test_worst_explained_block_is_the_brightest() -> None:
-    errors = np.zeros((5, 5))
-    errors[1, 3] = 2.0
-    grey = np.full((85, 85, 3), 90, dtype=np.uint8)
-    light = lightness(overlay(grey, errors, low=0, high=2))
-    blocks = light.reshape(5, 17, 5, 17).mean((1, 3))
-    assert np.unravel_index(blocks.argmax(), (5, 5)) == (1, 3)
-    assert np.allclose(light.reshape(5, 17, 5, 17).std((1, 3)), 0)  # drawn as blocks, without smoothing
+SAMPLES = Path("assets/samples").resolve()
+HEAD = HeadParameters(0.3, -0.2, 20.0)
+DRAWS = np.random.default_rng(0)
+PHOTOS = tuple(Support(Path(f"{i}.jpg"), str(i), 0, 0) for i in range(9))
 
 
-def test_overlay_covers_15_to_75_percent_with_rising_error() -> None:
-    grey = np.full((10, 20, 3), 90, dtype=np.uint8)
-    drawn = np.asarray(overlay(grey, np.array([[0.0, 2.0]]), low=0, high=2))
-    for column, share, colour in ((0, 0.15, RAMP[0]), (19, 0.75, RAMP[-1])):
-        expected = (1 - share) * 90 + share * np.array(colour)
-        assert np.abs(drawn[5, column] - expected).max() <= 0.5
+def plain(grid: tuple[int, int], tta: str = "none") -> Any:
+    """Return what an explanation needs of an extractor."""
+    return SimpleNamespace(grid=grid, tta=tta)
 
 
-def test_sheet_layout_matches_the_recorded_one() -> None:
-    errors = np.linspace(0, 1, 25).reshape(5, 5)
-    grey = np.full((84, 84, 3), 90, dtype=np.uint8)
-    picture = np.asarray(sheet(grey, "", [Panel("", "", errors), Panel("", "", errors[::-1])]))
-    assert picture.shape == (324, 804, 3)
-    # the photo and two panels are 252 pixels wide and 12 apart, above two lines of text
-    shown = (picture != 255).any(2)
-    assert np.flatnonzero(np.diff(shown[:, 20].astype(int)))[:2].tolist() == [11, 263]
-    assert np.flatnonzero(np.diff(shown[100].astype(int))).tolist() == [11, 263, 275, 527, 539, 791]
+@pytest.fixture(scope="module")
+def classifier() -> Classifier:
+    """The samples, with classes of different sizes."""
+    found = Classifier(load_extractor("frn-photo", "cpu"))
+    homes = sorted((SAMPLES / "moths").iterdir())
+    assert not found.enroll({home.name: sorted(home.iterdir())[: 3 + i % 3] for i, home in enumerate(homes)})
+    return found
 
 
-def test_colour_ramp_gets_steadily_lighter() -> None:
-    assert (np.diff(lightness(np.array(RAMP))) > 0).all()
+def embedded(classifier: Classifier, path: Path) -> Embedded:
+    ((_, found),) = classifier.extractor.read([path])
+    assert isinstance(found, Embedded)
+    return found
 
 
-def test_map_without_contrast_is_drawn_dark() -> None:
-    flat = overlay(CROP, np.full((5, 5), 3.0), low=3, high=3)
-    assert lightness(flat).mean() < lightness(CROP).mean()
+@pytest.mark.parametrize("k", [1, 3, 9])  # fewer and more locations than channels
+def test_shares_of_example_locations_sum_to_what_is_rebuilt(k: int) -> None:
+    query, pool = DRAWS.random((12, 50)), DRAWS.random((k, 12, 50))
+    taken, reconstruction = contributions(query, pool, HEAD)
+    rows = torch.from_numpy(pool).flatten(0, 1)[None]
+    expected = reconstruct(torch.from_numpy(query), rows, HEAD.lam(12 * k, 50), HEAD.rho())[0].numpy()
+    np.testing.assert_allclose(reconstruction, expected, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(taken.sum((1, 2)), (query * expected).sum(1), rtol=1e-9)
 
 
-def test_errors_beyond_the_scale_are_clipped() -> None:
-    errors = np.random.default_rng(0).random((5, 5)) * 9 - 4
-    beyond = overlay(CROP, errors, low=0, high=1)
-    assert beyond.tobytes() == overlay(CROP, errors.clip(0, 1), low=0, high=1).tobytes()
+@pytest.mark.parametrize("allowance", [0.0, 0.03])
+def test_shares_of_the_photo_sum_to_the_decision(allowance: float) -> None:
+    query, pools = DRAWS.random((12, 20)), [DRAWS.random((k, 12, 20)) for k in (3, 5)]
+    first, second = (
+        rebuild(str(len(pool)), PHOTOS[: len(pool)], query, pool, HEAD, plain((3, 4)), more)
+        for pool, more in zip(pools, (0.0, allowance), strict=True)
+    )
+    explanation = compare(first, second, HEAD.gamma, 12)
+    errors = [np.square(query - contributions(query, pool, HEAD)[1]).sum(1).mean() for pool in pools]
+    margin = HEAD.gamma * (errors[1] + allowance * np.square(query).sum(1).mean() - errors[0])
+    assert explanation.margin == pytest.approx(margin, rel=1e-9)
+    assert explanation.shares.sum() == pytest.approx(1, abs=1e-9)
+    for rebuilt in (first, second):
+        for box in (None, Box(1, 0, 2, 2)):
+            assert rebuilt.origin(box).sum() == pytest.approx(1, abs=1e-9)
+            assert sum(s.share for s in rebuilt.sources(box, 99, 0)) == pytest.approx(1, abs=1e-9)  # all cells
 
 
-def test_sheet_shows_the_unchanged_photo_and_a_panel_per_class() -> None:
-    panels = [Panel(f"class {i} " + "x" * 200, "note ß", np.random.default_rng(i).random((5, 5))) for i in range(5)]
-    picture = sheet(CROP, "a photo with a very long name " * 5, panels)
-    assert picture.size[0] == 4 * (PANEL + GAP) + GAP
-    photo = np.asarray(picture.crop((GAP, GAP, GAP + PANEL, GAP + PANEL)).resize((84, 84), 0))
-    np.testing.assert_array_equal(photo, CROP)
-    assert sheet(CROP, "t", panels[:1]).size[0] == 2 * (PANEL + GAP) + GAP
+def test_decision_is_that_of_the_classifier(classifier: Classifier) -> None:
+    """For queries and examples, and classes of different sizes."""
+    for path in (SAMPLES / "queries" / "eyed footman 6.jpg", SAMPLES / "moths" / "eyed footman" / "2.jpg"):
+        photo = embedded(classifier, path)
+        prediction = classifier.predict(photo.maps, photo.key)
+        best, *others = sorted(prediction.errors, key=prediction.errors.__getitem__)
+        for other in others:
+            found = explain(classifier, photo.maps, photo.key, other)
+            margin = classifier.head.gamma * (prediction.errors[other] - prediction.errors[best])
+            assert found.margin == pytest.approx(margin, rel=1e-4)
+            assert found.best.name == best
+            for rebuilt in (found.best, found.other):
+                assert rebuilt is not None
+                assert rebuilt.explained() == pytest.approx(prediction.explained[rebuilt.name], abs=1e-5)
+                assert path not in [support.path for support in rebuilt.photos]
+        assert explain(classifier, photo.maps, photo.key).other.name == others[0]  # type: ignore[union-attr]
+    with pytest.raises(FrnError, match="is the answer"):
+        explain(classifier, photo.maps, photo.key, best)
+    with pytest.raises(FrnError, match=r"no class is named 'x'\. The classes are banded footman, "):
+        explain(classifier, photo.maps, photo.key, "x")
 
 
-def test_two_lines_of_text_fit_below_each_panel() -> None:
-    errors, text = np.linspace(0, 1, 25).reshape(5, 5), "H" * 200
-    grey = np.full((84, 84, 3), 90, dtype=np.uint8)
-    picture = np.asarray(sheet(grey, "", [Panel("HH", "HH", errors), Panel(text, text, errors)]))
-    for left, last in ((2 * GAP + PANEL, 18), (3 * GAP + 2 * PANEL, 238)):  # the second text is truncated to the panel
-        for ink, top in ((20, 272), (110, 290)):
-            drawn = (picture[:, left : left + PANEL] == ink).all(2)
-            assert np.flatnonzero(drawn.any(1))[[0, -1]].tolist() == [top, top + 9]
-            assert np.flatnonzero(drawn.any(0))[[0, -1]].tolist() == [2, last]
+def test_removing_an_example_costs_what_its_share_says(classifier: Classifier) -> None:
+    shares, losses = list[float](), list[float]()
+    for path in sorted((SAMPLES / "queries").iterdir()):
+        maps = embedded(classifier, path).maps
+        best = explain(classifier, maps).best
+        pool = np.stack([classifier.example_maps()[photo.key] for photo in best.photos])
+        for number, share in enumerate(best.of_photos()):
+            fewer = rebuild("", PHOTOS[1 : len(pool)], maps, np.delete(pool, number, 0), classifier.head, plain((6, 6)))
+            shares.append(share * len(pool))
+            losses.append((1 - fewer.explained() / best.explained()) * len(pool))
+    slope, correlation = np.polyfit(shares, losses, 1)[0], np.corrcoef(shares, losses)[0, 1]
+    print(f"loss of what is explained for a share of 1: {slope:.2f}; correlation {correlation:.2f}")
+    assert correlation > 0.6
+    assert 0.2 < slope < 1.2  # the other examples take over part of it
 
 
-def test_panels_fill_rows_of_four_and_share_one_scale() -> None:
-    maps = [np.random.default_rng(number).random((5, 5)) for number in range(5)]
-    low, high = min(m.min() for m in maps), max(m.max() for m in maps)
-    picture = sheet(CROP, "", [Panel("", "", errors) for errors in maps])
-    assert picture.size == (4 * 264 + 12, 2 * 312 + 12)
-    for number, errors in enumerate(maps, 1):
-        left, top = 12 + number % 4 * 264, 12 + number // 4 * 312
-        shown = picture.crop((left, top, left + 252, top + 252))
-        expected = overlay(CROP, errors, low=low, high=high).resize((252, 252), 0)
-        assert shown.tobytes() == expected.tobytes(), number
-    assert (np.asarray(picture)[-12:] == 255).all()
+def test_views_spread_their_locations_over_the_cells_they_cover() -> None:
+    extractor = load_extractor("conv4", "cpu", "views")
+    query, pool = (DRAWS.random(shape) for shape in (extractor.shape, (2, *extractor.shape)))
+    found = rebuild("a", PHOTOS[:2], query, pool, HEAD, extractor)
+    taken, reconstruction = contributions(query, pool, HEAD)
+    assert found.taken.sum() == pytest.approx(taken.sum(), rel=1e-9)
+    assert found.errors.sum() == pytest.approx(np.square(query - reconstruction).sum(), rel=1e-9)
+    assert found.errors.shape == extractor.grid
 
 
-def test_medium_error_has_the_middle_colour_and_cover() -> None:
-    grey = np.full((10, 30, 3), 90, dtype=np.uint8)
-    drawn = np.asarray(overlay(grey, np.array([[2.0, 3.0, 4.0]]), low=2, high=4), dtype=float)[5, 15]
-    level = 128 / 255
-    middle = [np.interp(level, np.linspace(0, 1, len(RAMP)), channel) for channel in np.transpose(RAMP)]
-    cover = 0.15 + 0.6 * level
-    assert np.abs(drawn - (1 - cover) * 90 - cover * np.array(middle)).max() <= 0.5
+def rebuilt(errors: np.ndarray) -> Rebuilt:
+    """Return a class of two examples that rebuilds every cell in the same way."""
+    return Rebuilt("a", PHOTOS[:2], np.ones((*errors.shape, 2, *errors.shape)), errors, np.full(errors.shape, 9.0))
 
 
-@pytest.mark.parametrize(("length", "kept"), [(0, 0), (252, 252), (253, 251), (900, 251)])
-def test_text_wider_than_a_panel_is_shortened_to_its_width(length: int, kept: int) -> None:
-    draw: Any = SimpleNamespace(textlength=lambda text, font: len(text))
-    assert _fit("x" * length, draw) == "x" * kept + "…" * (length > 252)
+def test_parts_are_neighbouring_cells_with_the_largest_shares() -> None:
+    second = np.full((6, 6), 1.0)
+    second[1:3, 2:4] = 4  # one part
+    second[5, 0] = 6
+    second[0, 5] = -4  # speaks for the other class
+    found = compare(rebuilt(np.full((6, 6), 1.0)), replace(rebuilt(second), name="b"), 1.0, 36)
+    parts = found.parts()
+    assert [(part.box, round(part.share * 12, 9)) for part in parts] == [
+        (Box(2, 1, 2, 2), 12),
+        (Box(0, 5, 1, 1), 5),
+        (Box(5, 0, 1, 1), -5),
+    ]
+    assert found.sentence() == (
+        "a rather than b: parts 1 and 2 outweigh the rest; a explains 89% of them, b 51%; part 3 speaks for b"
+    )
+    assert found.sentence(unknown=True).startswith("unknown; nearest a rather than b: ")
 
 
-def test_saved_images_name_their_creator() -> None:
-    ((kind, content, *_),) = mark().chunks
-    assert (kind, content) == (b"tEXt", b"Software\0" + MARK.encode())
+def test_cells_of_different_origin_are_different_parts() -> None:
+    first, second = np.zeros((6, 6)), np.ones((6, 6))
+    alone = rebuilt(first)
+    taken = np.zeros_like(alone.taken)
+    taken[:, :3, 0], taken[:, 3:, 1] = 1, 1
+    parts = compare(replace(alone, taken=taken), rebuilt(second), 1.0, 36).parts()
+    assert all(part.box.x + part.box.width <= 3 or part.box.x >= 3 for part in parts)
+    assert {(part.box.width, part.box.height) for part in parts} <= {(2, 2), (1, 2), (2, 1), (1, 1)}
+
+
+def test_example_parts_of_a_photo_do_not_overlap() -> None:
+    sources = rebuilt(np.zeros((6, 6))).sources(most=8)
+    assert len(sources) == 8
+    assert [s.share for s in sources] == pytest.approx([9 / 72] * 8)
+    assert len({s.photo.key for s in sources}) == 2
+
+
+def test_single_class_is_compared_with_reconstructing_nothing() -> None:
+    found = compare(rebuilt(np.full((2, 2), 1.0)), None, 2.0, 4)
+    assert found.margin == 16
+    assert "make up 75% of what it explains; a explains 89% of them" in found.sentence()
+
+
+def test_class_without_other_examples_rebuilds_nothing() -> None:
+    query = DRAWS.random((4, 5))
+    found = rebuild("a", (), query, np.zeros((0, 4, 5), np.float32), HEAD, plain((2, 2)))
+    assert (found.explained(), found.sources(), found.of_photos().tolist()) == (0, [], [])

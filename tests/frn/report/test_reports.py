@@ -151,17 +151,17 @@ def test_near_copy_of_an_example_is_reported_wherever_it_is_classified(tmp_path:
 
 def test_probability_of_a_rejected_class_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither text, page nor drawing of an unknown photo shows it; they show the explained share."""
-    from frn.inference import explanation
+    from frn.report import heat_maps
 
     photo, page = next((SAMPLES / "queries").iterdir()), tmp_path / "out.html"
     notes: list[str] = []
-    drawn = explanation.sheet
+    drawn = heat_maps.sheet
 
-    def sheet(crop: Any, title: str, panels: list[explanation.Panel], **options: Any) -> Image.Image:
+    def sheet(crop: Any, title: str, panels: list[heat_maps.Panel], **options: Any) -> Image.Image:
         notes.extend(panel.note for panel in panels)
         return drawn(crop, title, panels, **options)
 
-    monkeypatch.setattr(explanation, "sheet", sheet)
+    monkeypatch.setattr(heat_maps, "sheet", sheet)
     words = (SAMPLES / "moths", photo, "--model", "conv4")
     told = frn("classify", *words, "--threshold", "99", "--report", page, "--json")
     assert json.loads(told.stdout)["unknown"]
@@ -171,7 +171,7 @@ def test_probability_of_a_rejected_class_is_not_shown(tmp_path: Path, monkeypatc
     assert not [share for share in shares if share in text]
     project = tmp_path / "moths.frn.json"
     frn("enroll", SAMPLES / "moths", "--out", project, "--model", "conv4", "--threshold", "99")
-    frn("explain", project, photo, "--out", tmp_path / "out.png")
+    frn("explain", project, photo, "--maps", "--out", tmp_path / "out.png")
     assert len(notes) > 1
     assert all(note.endswith("% explained") for note in notes)
 
