@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Annotated
@@ -85,7 +84,6 @@ def time_training(
     rounds: int = 3,
     precision: str = "auto",
     device: str = "auto",
-    compiled: bool = False,
 ) -> TrainingTiming:
     """Time whole steps of the paper's run on birds, with `frn train` and with the authors' loop.
 
@@ -100,16 +98,13 @@ def time_training(
         rounds: number of timed steps of each loop.
         precision: precision of `frn train`. With bf16, the authors' loop runs in fp32 and also under autocast.
         device: device on which all loops run.
-        compiled: whether `frn train` runs with `--compile`.
     """
     where = choose_device(device)
     wanted = choose_precision(precision, where)
     preset = find_preset(PRESETS[backbone])
     shape = EpisodeShape(way=way or WAYS[backbone], shot=shot, queries=queries)
     preset = replace(preset, episode=shape)
-    contestants: dict[str, tuple[Callable[..., list[float]], Precision, int]] = {
-        OURS: (partial(our_steps, compiled=compiled), wanted, UNTIMED)
-    }
+    contestants: dict[str, tuple[Callable[..., list[float]], Precision, int]] = {OURS: (our_steps, wanted, UNTIMED)}
     contestants[PLAIN] = (plain_steps, "fp32", UNTIMED_PLAIN)
     if wanted == "bf16":
         contestants[PLAIN_CAST] = (plain_steps, "bf16", UNTIMED_PLAIN)
@@ -132,15 +127,13 @@ def time_training(
     )
 
 
-def our_steps(
-    preset: Preset, episode: Classes, how: Precision, where: torch.device, count: int, *, compiled: bool = False
-) -> list[float]:
+def our_steps(preset: Preset, episode: Classes, how: Precision, where: torch.device, count: int) -> list[float]:
     """Return the seconds that each step of `frn train` takes, including reports and metrics."""
     torch.set_num_threads(1)
     # All steps are in the same epoch, so that no checkpoint is written while the steps are timed.
     images = in_memory({name: files * (count + 1) for name, files in episode.items()}, preset.data.max_side)
     ends = [time.perf_counter()]
-    settings = RunSettings(precision=how, device=where, compiled=compiled, save_every=math.inf)
+    settings = RunSettings(precision=how, device=where, save_every=math.inf)
     with tempfile.TemporaryDirectory() as folder:
         train(
             preset,
@@ -183,7 +176,6 @@ def main(
         PrecisionName, typer.Option(help="Precision of ours; auto: bf16 where the processor has it.")
     ] = "auto",
     device: Device = "auto",
-    compiled: Annotated[bool, typer.Option("--compile", help="Ours as `frn train --compile` does it.")] = False,
     quick: Quick = False,
     as_json: AsJson = False,
 ) -> None:
@@ -195,9 +187,7 @@ def main(
             for name in names:
                 tiny = {"way": 2, "shot": 1, "queries": 1, "rounds": 1}
                 sizes = tiny if quick else {"way": way, "rounds": rounds}
-                timings.append(
-                    time_training(name, data=data, precision=precision, device=device, compiled=compiled, **sizes)
-                )
+                timings.append(time_training(name, data=data, precision=precision, device=device, **sizes))
                 show(len(timings), len(names))
     found = [timing.as_json() for timing in timings]
     if as_json:

@@ -17,12 +17,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from PIL import Image
 from selenium import webdriver
 from selenium.webdriver.support.ui import WebDriverWait
 
-from frn.data.synthetic import draw_moth, species
 from frn.models.zoo import DEFAULT_MODEL
 
 HERE = Path(__file__).parent
@@ -40,12 +38,6 @@ def main(runtime: Path) -> None:
         words = [SAMPLES / "moths", SAMPLES / "queries", "--model", DEFAULT_MODEL, "--report", place / "photos.html"]
         _frn("classify", *words)
         _picture(browser, (place / "photos.html").as_uri(), "report-photos.png", dark_script=_click("maps"))
-        _draw_data(place / "data")
-        words = ["--data", place / "data", "--episodes", "100", "--shot", "5", "--out", place / "eval.html"]
-        script = HERE.parent / "reports" / "evaluate.py"
-        subprocess.run([sys.executable, script, DEFAULT_MODEL, *words], check=True)
-        lower = "document.getElementById('shot-5').nextElementSibling.nextElementSibling.scrollIntoView()"
-        _picture(browser, (place / "eval.html").as_uri(), "report-eval.png", dark_script=lower)
         page = place / "page"
         _frn("export", "--web", page, "--classes", SAMPLES / "moths", "--model", DEFAULT_MODEL, "--runtime", runtime)
         _page(browser, page)
@@ -72,16 +64,6 @@ def _wait(browser: Any, text: str) -> None:
 
 def _click(element: str) -> str:
     return f"document.getElementById('{element}').click(); window.scrollTo(0, 0)"
-
-
-def _draw_data(folder: Path) -> None:
-    """Draw twelve species of moths, 24 images per species."""
-    for label in range(12):
-        home = folder / "test" / f"species {label + 1:02d}"
-        home.mkdir(parents=True)
-        for number in range(24):
-            moth = draw_moth(species(100 + label), np.random.default_rng([100 + label, number]), 100)
-            moth.save(home / f"{number:02d}.png")
 
 
 def _frn(*words: object) -> None:

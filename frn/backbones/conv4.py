@@ -1,7 +1,5 @@
 """Conv-4: four 3 x 3 convolutions of 64 channels (supplement, Network Backbones)."""
 
-from collections.abc import Sequence
-
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -14,8 +12,6 @@ class ConvBlock(nn.Module):
     ReLU and max-pooling commute, and pooling first leaves a quarter of the values for the ReLU.
     """
 
-    slope = 0.0
-
     def __init__(self, channels_in: int, channels_out: int, *, pool: bool) -> None:
         super().__init__()
         self.conv = nn.Conv2d(channels_in, channels_out, kernel_size=3, padding=1)
@@ -24,13 +20,8 @@ class ConvBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (b, channels_in, h, w) to (b, channels_out, h // 2, w // 2), or keep h and w without pooling."""
-        return self.finish([self.conv(x)], [self.norm], pool=self.pool)
-
-    @staticmethod
-    def finish(maps: Sequence[Tensor], norms: Sequence[nn.Module], *, pool: bool) -> Tensor:
-        """Apply the operations after the convolution; `compile_blocks` replaces them with one function."""
-        x: Tensor = norms[0](maps[0])
-        return F.relu(F.max_pool2d(x, 2) if pool else x)
+        x = self.norm(self.conv(x))
+        return F.relu(F.max_pool2d(x, 2) if self.pool else x)
 
 
 class Conv4(Backbone):

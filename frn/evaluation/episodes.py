@@ -20,8 +20,6 @@ from frn.ridge.reconstruction import residual_operator, second_moment
 from frn.ridge.tuning import Prior, tune_by_leave_one_out
 from frn.ridge.unlabelled.transductive import refine
 
-Observer = Callable[[int, NDArray[np.int64], NDArray[np.float32]], None]
-"""Receives the index of a chunk's first episode, its image indices (e, way, shot + queries) and logits (e, q, way)."""
 Scorer = Callable[[Tensor], Tensor]
 """Function from image indices (e, way, shot + queries) of a chunk of episodes to logits (e, q, way)."""
 
@@ -42,7 +40,6 @@ def episode_accuracies(
     episodes: range,
     seed: int,
     progress: Progress | None = None,
-    observe: Observer | None = None,
 ) -> NDArray[np.float64]:
     """Return a head's accuracy in each of these episodes from feature maps (n, r, d) of images sorted by class."""
     with torch.inference_mode():
@@ -54,8 +51,6 @@ def episode_accuracies(
         chunk = range(start, min(start + CHUNK, episodes.stop))
         sampled = np.stack([evaluation_episode(sizes, shape, seed=seed, index=index) for index in chunk])
         logits = score(torch.from_numpy(sampled).to(feature_maps.device))
-        if observe:
-            observe(start, sampled, logits.float().cpu().numpy())
         return (logits.argmax(-1) == target).double().mean(-1).cpu().numpy()
 
     first, correct, starts = episodes.start, np.empty(len(episodes)), range(episodes.start, episodes.stop, CHUNK)

@@ -7,7 +7,6 @@ from pathlib import Path
 from frn.data.folders import ClassFolders, find_splits, scan, shared_classes, split_folder, unused_folders
 from frn.data.pixel_cache import ConcatImages, StoredImages, load_images
 from frn.data.synthetic import draw_classes
-from frn.errors import FrnError
 from frn.evaluation.accuracy import Result
 from frn.evaluation.evaluate_model import EvaluationOptions, ProgressBars, evaluate_images, no_bars
 from frn.evaluation.features import TorchExtractor
@@ -138,13 +137,10 @@ def _settings(options: RunOptions, command: str) -> RunSettings:
         "machine": f"{processor()}, threads: {options.threads or own_cores()}",
     }
     precision = choose_precision(options.wanted_precision, device)
-    if options.compiled and device.type != "cpu":
-        raise FrnError(f"--compile is for processors, but this run uses {device}: remove it, or add --device cpu")
     return RunSettings(
         seed=options.seed or 0,
         precision=precision,
         device=device,
-        compiled=options.compiled,
         resume=resume,
         command=command,
         facts=facts,

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from frn.backbones.compiled import compile_blocks
 from frn.data.batch_augmentation import augment
 from frn.data.pixel_cache import ConcatImages, StoredImages
 from frn.data.resident import where_they_fit
@@ -144,8 +143,6 @@ class _Trainer:
             like = read_header(folder.last)[0]
         self.model = new_model(self.preset, settings.seed, init, like).to(settings.device)
         self.model.record = {**self.model.record, "seed": settings.seed, **settings.facts}
-        if settings.compiled:
-            compile_blocks(self.model.backbone)
         with torch.random.fork_rng(devices=[]):
             seed_torch(settings.seed)
             kind = EpisodicObjective if self.preset.trains_on_episodes else PretrainingObjective
@@ -156,7 +153,6 @@ class _Trainer:
             self.tune_head()
         self.optimizer = build_optimizer([*self.model.parameters(), *self.objective.parameters()], self.preset.schedule)
         decides: dict[str, object] = {"seed": settings.seed, "precision": settings.precision}
-        decides["compiled"] = settings.compiled
         if init is not None or not settings.resume:  # --resume needs no --init
             decides["init"] = describe_weights(init)
         decides["images"] = describe_images(self.images)

@@ -99,5 +99,4 @@ Queries = Annotated[int | None, typer.Option(min=1, help="Query images per class
 RunConfig = Annotated[Path | None, typer.Option(help="TOML file with settings, like a run's config.toml.")]
 WarmUp = Annotated[int | None, typer.Option(min=0, help="Number of learning-rate warm-up steps.")]
 Init = Annotated[str | None, typer.Option(metavar="MODEL", help="Start from the weights of this model.")]
-Compile = Annotated[bool, typer.Option("--compile", help="Compile for a faster CPU run; needs a C++ compiler.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")]

@@ -50,7 +50,6 @@ def train(
     ] = None,
     device: options.Device = "auto",
     threads: options.Threads = None,
-    compiled: options.Compile = False,
     resume: options.Resume = False,
     init: options.Init = None,
     config: options.RunConfig = None,

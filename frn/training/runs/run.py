@@ -145,6 +145,7 @@ class RunFolder:
         training: dict[str, Any] | None = record.get("training")
         if training is None:
             raise FrnError(f"{self.last}: is a model, but not the checkpoint of a run")
+        training["run"].pop("compiled", None)  # in runs of frn 0.2.0
         differing = changes(training["run"], run)
         if differing and not lengthens(training["run"], run):
             told = ", ".join(differing[:4])
@@ -240,15 +241,13 @@ class RunResult:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunSettings:
-    """Settings of a run. The seed, the precision, `compiled` and the number of ranks affect its result."""
+    """Settings of a run. The seed, the precision and the number of ranks affect its result."""
 
     seed: int = 0
     precision: Precision = "fp32"
     device: torch.device | str = "cpu"
     save_every: float = 60.0
     """Seconds between resumable checkpoints."""
-    compiled: bool = False
-    """Fuse the layers after each convolution; rounding then differs slightly, for the better."""
     resume: bool = False
     """Resume the run in the folder, with bit-identical results."""
     command: str = ""

@@ -1,8 +1,5 @@
 """Options of a training run: a preset, changes to it, and where and how to run it. This module does not need torch."""
 
-import os
-import shutil
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -12,8 +9,6 @@ from frn.training.presets import PAPER, Preset, find_preset
 from frn.training.presets.preset import Regulariser, overlay, read_settings
 
 PRECISIONS = ("auto", "fp32", "bf16")
-CXX = "clang++" if sys.platform == "darwin" else "g++"
-"""Compiler that `torch.compile` calls unless the environment variable CXX specifies another."""
 OF_EPISODES = ("method", "way", "shot", "queries", "aux", "freeze")
 """Options that pre-training does not use."""
 OF_THE_RUN = ("seed", "precision", "compiled", "images", "init")
@@ -47,8 +42,6 @@ class RunOptions:
     """None is the precision of the file, or "auto"."""
     device: str = "auto"
     threads: int | None = None
-    compiled: bool = False
-    """Fuse the layers after each convolution into one C++ function (`frn.backbones.compiled`)."""
     resume: bool = False
     init: str | None = None
     """Model to start from."""
@@ -120,10 +113,6 @@ class RunOptions:
             raise FrnError(
                 f"--backbone {self.backbone}: pretrained backbones cannot be trained. "
                 f"`frn models add {self.backbone}` adds one as a model, which needs no training."
-            )
-        if self.compiled and shutil.which(compiler := os.environ.get("CXX", CXX)) is None:
-            raise FrnError(
-                f"--compile needs a C++ compiler, but {compiler} was not found. Install it, or remove --compile"
             )
         if (start := preset.pretraining.init_from) and self.init is None and not self.resume:
             recipe, colon, _ = name.rpartition(":")

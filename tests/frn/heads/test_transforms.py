@@ -1,5 +1,6 @@
 """Every head under torch's compiler, exporter, transforms and higher-order gradients."""
 
+import shutil
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -10,10 +11,10 @@ from frn.heads import HEADS, Head, build_head
 from frn.heads.frn import FRNHead
 from frn.models.wrapper import FRN
 from frn.ridge.reconstruction import class_error, moment_error, whitened_error
-from tests.frn.backbones.test_compiled import needs_compiler
 
 WAY, R, D, QUERIES = 3, 4, 12, 5
 SHOTS = pytest.mark.parametrize("shot", [1, 5])  # with p below d and above d
+needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
 FREE = torch.export.Dim.DYNAMIC
 
 

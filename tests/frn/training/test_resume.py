@@ -205,8 +205,6 @@ def test_a_run_is_neither_overwritten_nor_resumed_with_different_settings(tmp_pa
         train(TINY, sampled(7, 0), sampled(5, 1), tmp_path / "run", RunSettings(resume=True))
     with pytest.raises(FrnError, match=r"init was random weights and is weights \w{8}"):
         quick(tmp_path / "run", init=new_model(TINY, 0), resume=True)
-    with pytest.raises(FrnError, match=r"compiled was False and is True"):
-        quick(tmp_path / "run", settings=RunSettings(compiled=True), resume=True)
     quick(tmp_path / "tuned", init=new_model(TINY, 1), stop=lambda: True)
     with pytest.raises(FrnError, match=r"init was weights \w{8} and is weights \w{8}"):
         quick(tmp_path / "tuned", init=new_model(TINY, 2), resume=True)
