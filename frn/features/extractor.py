@@ -77,7 +77,7 @@ class Extractor:
         kind = OwnModel if trusted else ForeignModel
         self.threads = threads or own_cores()
         self.session: Session = kind(data, where, device, self.threads)
-        self.where, self.data = where, data
+        self.where, self.data, self.device = where, data, device
         self.sha256 = hashlib.sha256(data).hexdigest()
         metadata = self.session.metadata
         self.plain_sha256 = metadata.get(PLAIN, self.sha256)

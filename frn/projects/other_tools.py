@@ -1,4 +1,4 @@
-"""Labels exported by annotation tools: COCO, Label Studio, LabelMe and CVAT.
+"""Labels exported by annotation tools: COCO, Pascal VOC, Label Studio, LabelMe and CVAT.
 
 Each annotated box is an example of its class, as is each photo that has a label of its own. Hugging Face's ImageFolder
 is read as a table, and YOLO's class folders as they are.
@@ -34,7 +34,7 @@ def is_annotation_file(path: Path) -> bool:
 
 
 def find_annotations(root: Path) -> list[Path]:
-    """Return the annotation files of an exported folder or zip: of a LabelMe folder, one per photo.
+    """Return the annotation files of an exported folder or zip: of LabelMe and Pascal VOC, one per photo.
 
     Raises FrnError if there are several exports, or labels of a kind that cannot be read.
     """
@@ -47,9 +47,11 @@ def find_annotations(root: Path) -> list[Path]:
     paths = [root / name for name in files if is_annotation_file(Path(name))]
     if "annotations" in folders:
         paths += [root / "annotations" / name for name in list_entries(root / "annotations")[0]]
-    stems = {Path(name).stem for name in files if looks_like_image(name)}
-    beside = [path for path in paths if path.stem in stems and path.suffix.lower() == ".json"]
-    if beside and _kind(_load(beside[0])) is _labelme:
+    folders_of_photos = ["", *(name for name in folders if name.lower() in GENERIC)]
+    listed = [name for folder in folders_of_photos for name in (list_entries(root / folder)[0] if folder else files)]
+    stems = {Path(name).stem for name in listed if looks_like_image(name)}
+    beside = [path for path in paths if path.stem in stems and is_annotation_file(path)]
+    if beside and _kind(_load(beside[0])) in (_labelme, _voc):
         return beside
     exports = [path for path in paths if is_annotation_file(path)]
     exports = [path for path in exports if _kind(_load(path))] if len(exports) <= MOST else []
@@ -70,7 +72,9 @@ def read_annotations(paths: list[Path]) -> tuple[list[tuple[str, Path]], list[Br
     for path in paths:
         try:
             if (read := _kind(document := _load(path))) is None:
-                raise FrnError(f"{path}: is not a project, nor labels from COCO, Label Studio, LabelMe or CVAT")
+                raise FrnError(
+                    f"{path}: is not a project, nor labels from COCO, Pascal VOC, Label Studio, LabelMe or CVAT"
+                )
             places = [path.parent, path.parent / "images", path.parent.parent, path.parent.parent / "images"]
             for label, name, edges in read(document):
                 if not label or not looks_like_image(name):
@@ -108,6 +112,8 @@ def _load(path: Path) -> Any:
 def _kind(document: Any) -> Any:
     """Return the reader of an export, or None."""
     if isinstance(document, ET.Element):
+        if document.tag == "annotation" and document.findtext("filename"):
+            return _voc
         return _cvat if document.tag == "annotations" and document.find("image") is not None else None
     if isinstance(document, dict):
         is_coco = {"images", "annotations", "categories"} <= document.keys()
@@ -123,6 +129,20 @@ def _coco(document: Any) -> Iterator[Label]:
         if not each.get("iscrowd"):
             x, y, width, height = each.get("bbox") or (0, 0, 0, 0)
             yield names[each["category_id"]], photos[each["image_id"]], (x, y, width, height) if width else None
+
+
+def _voc(document: ET.Element) -> Iterator[Label]:
+    name = PureWindowsPath(document.findtext("filename") or "").as_posix()
+    for each in document.iter("object"):
+        corners = [(float(_text(each, f"x{end}")), float(_text(each, f"y{end}"))) for end in ("min", "max")]
+        yield _text(each, "name"), name, _around(corners)
+
+
+def _text(element: ET.Element, name: str) -> str:
+    """Return the text of the first element below with this name. Raises KeyError if it is missing."""
+    if (found := next(element.iter(name), None)) is None:
+        raise KeyError(name)
+    return found.text or ""
 
 
 def _labelme(document: Any) -> Iterator[Label]:

@@ -55,6 +55,11 @@ CVAT = """<annotations><version>1.1</version><image id="0" name="a.jpg" width="9
 <polygon label="wren" points="3,4;9,4;9,10"/></image></annotations>"""
 
 
+VOC = """<annotation><folder>x</folder><filename>{}</filename><size><width>99</width></size>
+<object><name>jay</name><bndbox><xmin>1</xmin><ymin>2</ymin><xmax>31</xmax><ymax>42</ymax></bndbox></object>
+</annotation>"""
+
+
 def named(root: Path, files: dict[str, Any]) -> Path:
     """Write photos and labels into `root`, and return it."""
     for name in ("a.jpg", "b.jpg", "c.jpg"):
@@ -101,6 +106,13 @@ def test_a_labelme_folder_has_a_file_per_photo(tmp_path: Path) -> None:
     }
 
 
+def test_a_folder_of_pascal_voc_has_a_file_per_photo(tmp_path: Path) -> None:
+    beside = {f"images/{name}.xml": VOC.format(f"{name}.jpg") for name in "abc"}
+    apart = {f"annotations/{name}.xml": VOC.format(f"{name}.jpg") for name in "abc"}
+    expected = {"jay": [f"{name}.jpg#xywh=1,2,30,40" for name in "abc"]}
+    assert found(named(tmp_path / "x", beside) / "images") == found(named(tmp_path / "y", apart)) == expected
+
+
 @pytest.mark.parametrize("name", ["metadata.csv", "metadata.jsonl"])
 def test_an_image_folder_of_hugging_face_is_a_table(tmp_path: Path, name: str) -> None:
     rows = [("images/a.jpg", "jay"), ("images/b.jpg", "wren")]
@@ -117,6 +129,7 @@ def test_an_image_folder_of_hugging_face_is_a_table(tmp_path: Path, name: str) -
         ({"a.json": COCO, "b.json": COCO}, "has several annotation files. Choose one of them: "),
         ({"data.yaml": "", "labels/a.txt": "0 1 1 1 1"}, "is a data set for YOLO's detector. Export it again as COCO."),
         ({"x.json": {**COCO, "images": [{"id": 7}]}}, "x.json: its labels cannot be read ('file_name' is missing)"),
+        ({"x.xml": VOC.replace("xmax", "right")}, "x.xml: its labels cannot be read ('xmax' is missing)"),
         ({"x.json": {**COCO, "annotations": []}}, "x.json: has no labelled photo"),
         ({"x.json": {**COCO, "images": [{"id": 7, "file_name": "a.jpg"}]}}, "(8 is missing). Export them again."),
     ],
@@ -136,7 +149,7 @@ ENTITY = CVAT.replace("wren", "&x;").replace("<annotations>", '<!DOCTYPE a [<!EN
 def test_other_json_and_xml_is_not_an_export(tmp_path: Path, content: str) -> None:
     for name in ("x.json", "x.xml"):
         (tmp_path / name).write_text(content)
-        with pytest.raises(FrnError, match=r"is not a project, nor labels from COCO, Label Studio, LabelMe or CVAT"):
+        with pytest.raises(FrnError, match="is not a project, nor labels from COCO, Pascal VOC, Label Studio"):
             class_files(tmp_path / name)
 
 

@@ -1,0 +1,131 @@
+"""Find the subject of a photo: the window that one class explains much better than the others do.
+
+A convolutional network maps a larger image to a larger map, and every window of the size of a model's map is a map of
+what the window shows. The errors of a class on all windows are means of its location errors, so box filters over
+integral images give them all at once. The window with the largest margin, the mean error of the other classes minus
+that of the best one, is then cut from the photo and classified like any photo. The margin is absolute: a share of the
+window's energy would favour plain background.
+
+Shape letters: H x W cells of a map, h x w the model's grid, d channels, way classes.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from frn.errors import FrnError
+from frn.features.any_size import any_size
+from frn.features.extractor import MAX_FEATURE, Extractor
+from frn.features.feature_cache import Maps
+from frn.features.onnx_runtime import ForeignModel, OwnModel
+from frn.images.boxes import Box, box_name, split_box
+from frn.images.opening import decode_whole, read_file
+from frn.images.transforms import Pixels
+from frn.ridge.enrolment import Array, ClassScorer, energy
+
+SCALES = (1.0, 1.5, 2.0)
+"""Shorter sides at which a photo is searched, relative to the model's: windows of its whole, 2/3 and 1/2."""
+LONGEST = 1024
+"""Longest side at which a photo is searched, in pixels; bounds the work for panoramas."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A part of a photo."""
+
+    box: tuple[float, float, float, float]
+    """Left and top edge, width and height, as fractions of the photo's width and height."""
+    margin: float
+    """Mean error of the other classes minus that of the best class."""
+    column: int
+    """The best class."""
+
+
+def window_means(values: NDArray[np.floating], grid: tuple[int, int]) -> Array:
+    """Return the means of all windows of h x w cells: (H, W, way) to (H - h + 1, W - w + 1, way)."""
+    h, w = grid
+    sums = np.zeros((values.shape[0] + 1, values.shape[1] + 1, values.shape[2]))
+    np.cumsum(np.cumsum(values, 0, dtype=np.float64), 1, out=sums[1:, 1:])
+    return (sums[h:, w:] - sums[:-h, w:] - sums[h:, :-w] + sums[:-h, :-w]) / (h * w)
+
+
+def margins(errors: Array, energies: Array, own: int | None = None) -> tuple[Array, NDArray[np.intp]]:
+    """Return the margins (...) of errors (..., way) and the best class of each, or those of the class `own`.
+
+    A single class has its energies (...) as the error of the others.
+    """
+    best = errors.argmin(-1) if own is None else np.full(errors.shape[:-1], own)
+    least = np.take_along_axis(errors, best[..., None], -1)[..., 0]
+    way = errors.shape[-1]
+    others = (errors.sum(-1) - least) / (way - 1) if way > 1 else energies
+    return others - least, best
+
+
+class Finder:
+    """Searches photos for the subject of enrolled classes."""
+
+    def __init__(self, extractor: Extractor) -> None:
+        """Open the extractor for images of any size.
+
+        Raises FrnError if its network is not convolutional, or its head is not FRN's.
+        """
+        if extractor.head is None:
+            raise FrnError(f"a {extractor.method} model cannot search photos. Use one trained with --method frn.")
+        self.where = extractor.where
+        kind = OwnModel if isinstance(extractor.session, OwnModel) else ForeignModel
+        self.session = kind(any_size(extractor.data, self.where), self.where, extractor.device, extractor.threads)
+        views = extractor.tta == "views"
+        self.side = extractor.transform.size * 2 // 3 if views else extractor.transform.size
+        self.grid = (extractor.grid[0] // 3, extractor.grid[1] // 3) if views else extractor.grid
+
+    def box(self, path: Path, scorer: ClassScorer, own: int | None = None) -> Path:
+        """Return a photo's name with the box of its subject; a photo that has one is returned unchanged.
+
+        With `own`, the window is that which this class explains best, compared with the others. Raises FrnError if the
+        photo cannot be read.
+        """
+        if split_box(path)[1] is not None:
+            return path
+        pixels, size = decode_whole(read_file(path), path, LONGEST)
+        windows = (window for window in self.windows(pixels, scorer, own))
+        best = max(windows, key=lambda window: window.margin)
+        return Path(box_name(str(path), pixel_box(best.box, size)))
+
+    def windows(self, pixels: Pixels, scorer: ClassScorer, own: int | None = None) -> Iterator[Window]:
+        """Yield the best window of a photo (H, W, 3) at each scale."""
+        h, w = self.grid
+        for scale in SCALES:
+            maps = self.maps(pixels, scale)
+            errors, length = scorer.location_error(maps), np.vecdot(maps, maps)[..., None]
+            errors += length * scorer.allowances
+            found, best = margins(window_means(errors, (h, w)), window_means(length, (h, w))[..., 0], own)
+            y, x = np.unravel_index(found.argmax(), found.shape)
+            rows, columns = maps.shape[:2]
+            yield Window((x / columns, y / rows, w / columns, h / rows), float(found[y, x]), int(best[y, x]))
+
+    def maps(self, pixels: Pixels, scale: float) -> Maps:
+        """Return the map (H, W, d) of a photo whose shorter side is `scale` times that of the model's images."""
+        (h, w), side = self.grid, self.side
+        height, width = pixels.shape[:2]
+        unit = scale / min(height, width)
+        rows, columns = (max(least, round(least * length * unit)) for least, length in ((h, height), (w, width)))
+        size = round(columns * side / w), round(rows * side / h)
+        image = Image.fromarray(pixels).resize(size, Image.Resampling.BILINEAR)
+        images = np.ascontiguousarray(np.asarray(image).transpose(2, 0, 1)[None], np.float32)
+        images /= 255
+        (maps,) = self.session.run({self.session.inputs[0][0]: images})
+        whole = energy(maps.reshape(1, -1, maps.shape[-1]))[0]
+        if not np.abs(maps).max(initial=0) <= MAX_FEATURE or not whole:
+            raise FrnError(f"{self.where}: returned a feature map that is not finite, or zero: it is damaged")
+        # A network that normalises its maps does so for the whole image, whatever its size.
+        return maps * np.float32(1 / np.sqrt(whole))
+
+
+def pixel_box(box: tuple[float, float, float, float], size: tuple[int, int]) -> Box:
+    """Return a box in pixels of a photo of this (width, height), from fractions."""
+    left, top = int(box[0] * size[0]), int(box[1] * size[1])
+    return Box(left, top, max(1, round(box[2] * size[0])), max(1, round(box[3] * size[1])))
