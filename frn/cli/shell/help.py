@@ -1,8 +1,7 @@
-"""`frn help`: commands and general topics."""
+"""Help of commands, and the JSON Schema of their output."""
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -23,9 +22,6 @@ EXAMPLES = {
 }
 """Example command lines, shown at the end of each command's help."""
 
-TEXT = Path(__file__).with_name("topics.md").read_text(encoding="utf-8")
-TOPICS = dict(part.strip().split(": ", 1) for part in re.split(r"^# (?=[\w-]+: )", TEXT, flags=re.MULTILINE)[1:])
-"""Texts for `frn help TOPIC`: a title and a body; `docs/reference/command-line.md` repeats them."""
 OUTPUTS = ("--out", "--web", "--report", "--runs")
 """Options that, if they take a value, name an output file or folder."""
 NEVER = (*OUTPUTS, "--replace", "--download", "--version")
@@ -49,32 +45,28 @@ def prepare(commands: Mapping[str, Any], prefix: str = "FRN") -> None:
                 parameter.metavar = ""  # Typer would show the type, as if the flag took a value
             if word and word not in NEVER:
                 parameter.envvar = own + word[1:].upper().replace("-", "_")
-                parameter.show_envvar = False  # `frn help defaults` explains the names
+                parameter.show_envvar = False
 
 
 @user_errors()
 def show_help(
     context: typer.Context,
-    topic: Annotated[
+    command: Annotated[
         list[str] | None,
-        typer.Argument(help="A command, a topic, or `json` followed by a command.", show_default=False),
+        typer.Argument(help="A command, or `json` followed by a command.", show_default=False),
     ] = None,
 ) -> None:
-    """Explain a command or a topic: exit-codes, json, environment, defaults, completion."""
-    words = topic or []
+    """Explain a command, or print the JSON Schema of its output."""
+    words = command or []
     assert context.parent is not None
     if len(words) > 1 and words[0] == "json":
         from frn.cli.shell.schemas import RESULTS, schema
 
-        if (command := " ".join(words[1:])) not in RESULTS:
-            raise FrnError(f"{command!r} has no JSON schema. These commands have one: {', '.join(RESULTS)}")
-        print_json(schema(command))
-    elif len(words) == 1 and words[0] in TOPICS:
-        print(TOPICS[words[0]])
+        if (name := " ".join(words[1:])) not in RESULTS:
+            raise FrnError(f"{name!r} has no JSON schema. These commands have one: {', '.join(RESULTS)}")
+        print_json(schema(name))
     else:
         _show_command(context.parent, words)
-        if not words:
-            print(f" frn help TOPIC: {', '.join(TOPICS)}")
 
 
 def _show_command(context: Any, words: list[str]) -> None:
@@ -83,9 +75,8 @@ def _show_command(context: Any, words: list[str]) -> None:
         commands = getattr(context.command, "commands", {})
         if word not in commands:
             shown = [name for name, command in commands.items() if not command.hidden]
-            known = [*shown, *([] if context.parent else TOPICS)]
-            hint = f"Choose one of: {', '.join(known)}" if known else f"`frn {context.info_name}` has no subcommands."
-            raise FrnError(f"no command or topic {word!r}. {hint}")
+            hint = f"Choose one of: {', '.join(shown)}" if shown else f"`frn {context.info_name}` has no subcommands."
+            raise FrnError(f"no command {word!r}. {hint}")
         context = type(context)(commands[word], info_name=word, parent=context)
     text = context.command.get_help(context)
     if text:  # empty if it has already been printed

@@ -30,12 +30,11 @@ def record(name: str, keys: dict[str, Any], optional: dict[str, Any] | None = No
 
 
 def named(kind: Any) -> Any:
-    """Return the type of an object whose keys are names of models or networks."""
+    """Return the type of an object whose keys are names of models."""
     return GenericAlias(dict, (str, kind))
 
 
 EVALUATED = {"model": str, "data": str, "split": str, "seed": Count, "results": list[Result]}
-NETWORKS = named(record("Network", {"backbone": str, "about": str, "licence": str}))
 MODELS = named(record("Model", MODEL, more=True))
 COMPARISONS = named(record("ModelComparison", {**COMPARED, "milliseconds": float}))
 IMAGES = GenericAlias(list, (record("CachedImages", {"of": str, "images": Count, "bytes": Count, "used": Count}),))
@@ -50,7 +49,6 @@ RESULTS: dict[str, tuple[Any, ...]] = {
     "models": (MODELS,),
     "models add": (MODELS,),
     "models compare": (record("Comparison", {"models": COMPARISONS, "disagreements": dict[str, dict[str, str]]}),),
-    "models known": (NETWORKS,),
     "eval": (record("Evaluation", EVALUATED, {"method": str}),),
     "presets": (Preset, dict[str, Preset]),
     "train": (record("Trained", TRAINED, {"test": list[Result]}),),

@@ -70,9 +70,9 @@ def add(
 ) -> None:
     """Add a pretrained backbone, a training run or a checkpoint from the paper's authors under a name.
 
-    `frn models known` lists short names. FRN needs no training on a pretrained backbone: leave-one-out chooses lambda
-    and the temperature for your classes, and `frn eval` chooses them on the validation split. Check the licence of the
-    weights before you use them.
+    The documentation lists short names of pretrained backbones. FRN needs no training on them: leave-one-out chooses
+    lambda and the temperature for your classes, and `frn eval` chooses them on the validation split. Check the licence
+    of the weights before you use them.
     """
     from frn.errors import FrnError
     from frn.models.zoo import catalogue, is_bare
@@ -103,20 +103,6 @@ def add(
         return
     _show({added: facts})
     console.stdout().print(f"frn-tui --model {added}   or   frn classify FOLDER PHOTO --model {added}")
-
-
-@app.command()
-@console.user_errors()
-def known(as_json: options.AsJson = False) -> None:
-    """List the networks that `frn models add` knows by a short name."""
-    from frn.models.zoo import catalogue
-
-    facts = {name: {"backbone": n.backbone, "about": n.about, "licence": n.licence} for name, n in catalogue().items()}
-    if as_json:
-        console.print_json(facts)
-    else:
-        rows = [(name, *entry.values()) for name, entry in facts.items()]
-        console.print_table(("name", "network", "description", "licence"), rows)
 
 
 @app.command()
