@@ -1,4 +1,4 @@
-"""`frn explain`: draw the parts that decided, and the example parts that each was rebuilt from."""
+"""`frn explain`: draw the parts that decided, and the example parts that each was reconstructed from."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -32,10 +32,10 @@ def explain(
     replace: options.Replace = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Draw the parts that decided, and the example parts that each was rebuilt from.
+    """Draw the parts that decided, and the example parts that each was reconstructed from.
 
     Each part has its share of the decision between the best class and the second best, and both classes show the three
-    example parts that they rebuild it from, with their shares. With --maps, the class reconstructs areas without colour
+    example parts that they reconstruct it from, with their shares. With --maps, the class reconstructs areas without colour
     well and coloured areas badly; all classes share one scale.
     """
     import io
