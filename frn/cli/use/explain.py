@@ -34,9 +34,9 @@ def explain(
 ) -> None:
     """Draw the parts that decided, and the example parts that each was reconstructed from.
 
-    Each part has its share of the decision between the best class and the second best, and both classes show the three
-    example parts that they reconstruct it from, with their shares. With --maps, the class reconstructs areas without colour
-    well and coloured areas badly; all classes share one scale.
+    Each part has its share of the decision between the best class and the second best, and both classes show the
+    three example parts that they reconstruct it from, with their shares. With --maps, the class reconstructs areas
+    without colour well and coloured areas badly; all classes share one scale.
     """
     import io
 
