@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,8 @@ from PIL import Image
 from frn.errors import FrnError
 from frn.images.opening import decode_preview, read_file
 from frn.inference.classifier import Classifier, Prediction
+from frn.inference.explanation import Box, Explanation, explain
+from frn.report.explanation_picture import Crops, around
 from frn.report.heat_maps import overlay
 from frn.report.page import own_file, render, render_part, write_page
 
@@ -23,8 +26,10 @@ SIDE = 160
 """Side of a thumbnail in pixels."""
 PER_PAGE = 5_000
 """Largest number of photos on a page: about 70 MB, which a browser can still open."""
-CARD_BYTES = 14_000
+CARD_BYTES = 16_000
 """Approximate bytes that a photo takes in a page."""
+PERCENT = 100
+"""Positions of parts are in percent of the crop's sides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,8 @@ class Kept:
     sureness: float
     start: int
     length: int
+    examples: tuple[int, ...]
+    """Numbers of the example photos that its parts were rebuilt from."""
 
 
 class Album:
@@ -45,6 +52,7 @@ class Album:
         self.classifier = classifier
         self.broken: dict[Path, str] = {}
         self._kept: list[Kept] = []
+        self._examples: dict[Path, int] = {}
         self._cards = tempfile.TemporaryFile()  # noqa: SIM115
         weakref.finalize(self, self._cards.close)
 
@@ -58,10 +66,12 @@ class Album:
                 continue
             prediction = classifier.predict(outcome.maps, outcome.key, outcome.look)
             error_map = classifier.error_maps(outcome.maps, outcome.key)[names.index(prediction.label)]
-            self._keep(path, prediction, error_map)
+            self._keep(path, prediction, error_map, explain(classifier, outcome.maps, outcome.key))
             yield path, prediction
 
-    def _keep(self, path: Path, prediction: Prediction, error_map: NDArray[np.floating]) -> None:
+    def _keep(
+        self, path: Path, prediction: Prediction, error_map: NDArray[np.floating], explanation: Explanation
+    ) -> None:
         """Write the card of a photo: its thumbnail, and the error map (h, w) of the best class over the model's crop.
 
         Raises FrnError if the photo cannot be read again.
@@ -72,6 +82,7 @@ class Album:
         crop, _ = decode_preview(read_file(path), path, shown)
         rendered = overlay(crop, error_map, low=float(error_map.min()), high=float(error_map.max()))
         key = sys.intern("?" if prediction.unknown else f"={label}")
+        parts = self._parts(explanation)
         card = render_part(
             "card.html",
             key=key,
@@ -79,6 +90,8 @@ class Album:
             label=label,
             unknown=prediction.unknown,
             crop=_thumbnail(Image.fromarray(crop)),
+            why=explanation.sentence(unknown=prediction.unknown),
+            parts=parts,
             error_map=_thumbnail(rendered),
             probability=prediction.probabilities[label],
             explained=prediction.explained[label],
@@ -95,7 +108,39 @@ class Album:
             raise FrnError(f"{tempfile.gettempdir()}: a report cannot be kept there ({error.strerror})") from error
         # Unknown photos come last, because their sort key is below zero.
         sureness = prediction.probabilities[label] - prediction.unknown
-        self._kept.append(Kept(key, sureness, start, len(card)))
+        used = tuple({number for part in parts for one in part["classes"] for number, *_ in one["from"]})
+        self._kept.append(Kept(key, sureness, start, len(card), used))
+
+    def _parts(self, explanation: Explanation) -> list[dict[str, Any]]:
+        """Return the deciding parts as the page's script reads them; examples are numbered."""
+        grid = explanation.shares.shape
+
+        def percent(box: Box) -> list[float]:
+            return [round(PERCENT * edge, 1) for edge in box.within(grid)]
+
+        classes = [one for one in (explanation.best, explanation.other) if one is not None]
+        return [
+            {
+                "box": percent(part.box),
+                "shown": percent(around(part.box, grid)),
+                "share": round(part.share, 3),
+                "classes": [
+                    {
+                        "name": one.name,
+                        "explained": round(one.explained(part.box), 3),
+                        "from": [
+                            (self._number(s.photo.path), *percent(s.box), round(s.share, 3))
+                            for s in one.sources(part.box)
+                        ],
+                    }
+                    for one in classes
+                ],
+            }
+            for part in explanation.parts()
+        ]
+
+    def _number(self, example: Path) -> int:
+        return self._examples.setdefault(example, len(self._examples))
 
     def write(self, report: Path, command: str, *, replace: bool = False) -> list[Path]:
         """Write the photos, most certain first, into pages that contain the command to reproduce them.
@@ -103,6 +148,7 @@ class Album:
         Returns the pages. Raises FrnError if a page cannot be written.
         """
         kept = sorted(self._kept, key=lambda photo: photo.sureness, reverse=True)
+        crops, paths = Crops(self.classifier.extractor, SIDE), list(self._examples)
         pages, counts = page_paths(report, len(kept)), Counter(photo.key for photo in kept)
         classes = [
             (entry.name, f"{len(entry.supports):,}", f"{counts[f'={entry.name}']:,}")
@@ -111,6 +157,7 @@ class Album:
         for number, path in enumerate(pages):
             shown = kept[number * PER_PAGE : (number + 1) * PER_PAGE]
             own = Counter(photo.key for photo in shown)
+            used = sorted({number for photo in shown for number in photo.examples})
             page = render(
                 "photos.html",
                 "Photos by class",
@@ -124,6 +171,7 @@ class Album:
                 shown=len(shown),
                 counts=sorted(own.items(), key=lambda entry: (entry[0] == "?", entry)),
                 cards=self._stored(shown),
+                examples=((n, paths[n].name, _thumbnail(crops(paths[n]))) for n in used),
                 broken=self.broken,
             )
             write_page(path, page, replace=replace)

@@ -86,3 +86,26 @@ def test_photos_are_filtered_and_sorted_with_the_keyboard(photos: Path, show: Ca
     browser.switch_to.active_element.send_keys(Keys.SPACE)
     assert browser.find_element(By.CSS_SELECTOR, ".card:not([hidden]) .map").is_displayed()
     assert browser.get_log("browser") == []
+
+
+def test_parts_that_decided_appear_with_pointer_and_keyboard(photos: Path, show: Callable[..., Any]) -> None:
+    from selenium.webdriver import ActionChains
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+
+    browser = show(photos.as_uri())
+    panel, svg = browser.find_element(By.ID, "why"), browser.find_elements(By.CSS_SELECTOR, ".why")[2]
+    assert not panel.is_displayed()
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", svg)
+    ActionChains(browser).move_to_element(svg.find_elements(By.TAG_NAME, "rect")[1]).perform()
+    assert svg.get_attribute("aria-label") in panel.text
+    assert "part 2 of" in panel.text
+    browser.execute_script("arguments[0].focus()", svg)
+    browser.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
+    assert "part 3 of" in panel.text
+    drawn = """const done = arguments[0]; setTimeout(() => done([...document.querySelectorAll('#why canvas')].map(
+        (c) => new Set(c.getContext('2d').getImageData(0, 0, 96, 96).data).size)), 1000)"""
+    assert min(browser.execute_async_script(drawn)) > 5  # no empty tile
+    browser.switch_to.active_element.send_keys(Keys.ESCAPE)
+    assert not panel.is_displayed()
+    assert browser.get_log("browser") == []

@@ -1,6 +1,7 @@
 """Report files: their content, and protection against injection and data leaks."""
 
 import csv
+import gc
 import json
 import re
 import tempfile
@@ -65,6 +66,20 @@ def test_a_report_shows_every_photo_and_every_broken_file(tmp_path: Path, trunca
     assert rows[-1]["error"].endswith(")")
 
 
+def test_a_report_has_the_parts_that_explain_draws(tmp_path: Path) -> None:
+    photo, page = SAMPLES / "queries" / "eyed footman 6.jpg", tmp_path / "r.html"
+    frn("classify", SAMPLES / "moths", photo, "--report", page)
+    (svg,) = [found for tag, found in Elements(page.read_text(encoding="utf-8")).found if tag == "svg"]
+    parts = json.loads(svg["data-parts"] or "")
+    drawn = json.loads(frn("explain", SAMPLES / "moths", photo, "--json", "--out", tmp_path / "x.png").stdout)
+    assert svg["aria-label"] == drawn["why"]
+    assert [part["share"] for part in parts] == pytest.approx([part["share"] for part in drawn["parts"]], abs=1e-3)
+    for part, other in zip(parts, drawn["parts"], strict=True):
+        for one in part["classes"]:
+            shares = [source["share"] for source in other["from"][one["name"]]]
+            assert [source[-1] for source in one["from"]] == pytest.approx(shares, abs=1e-3)
+
+
 def test_a_report_puts_five_thousand_photos_on_one_page(tmp_path: Path) -> None:
     report = tmp_path / "r.html"
     assert photos_page.page_paths(report, 0) == photos_page.page_paths(report, 5_000) == [report]
@@ -119,6 +134,7 @@ def test_memory_does_not_grow_with_the_number_of_photos_in_a_report(tmp_path: Pa
     tracemalloc.start()
     list(album.classify([photo] * 100))
     album.write(tmp_path / "photos.html", "frn classify")
+    gc.collect()
     grown, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert grown < 100 * 1_000
