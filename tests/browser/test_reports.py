@@ -1,8 +1,6 @@
 """Reports in a browser cause no console errors, fit the width of a phone, and work with the keyboard."""
 
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,15 +24,6 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def evaluation(moths: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("report") / "eval.html"
-    words = ["conv4", "--data", moths, "--way", 2, "--queries", 5, "--episodes", 20, "--out", out]
-    script = Path(__file__).parents[2] / "assets" / "reports" / "evaluate.py"
-    subprocess.run([sys.executable, script, *map(str, words)], check=True)
-    return out
-
-
-@pytest.fixture(scope="module")
 def score(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     for query in (SAMPLES / "queries").iterdir():
@@ -46,7 +35,7 @@ def score(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "score.html"
 
 
-@pytest.mark.parametrize("report", ["photos", "evaluation", "score"])
+@pytest.mark.parametrize("report", ["photos", "score"])
 def test_report_fits_a_phone_in_light_and_dark(
     report: str, show: Callable[..., Any], request: pytest.FixtureRequest
 ) -> None:
