@@ -52,6 +52,7 @@ ELSEWHERE = {
     r"python -m http\.server --directory page": "tests/browser/conftest.py serves the same way",
     r"pip install '\.\[\w+\]'.*": "test_mentioned_extras_exist",
     r"python assets/benchmarks/\w+\.py.*": "tests/benchmarks/test_scripts.py",
+    r"curl --data-binary .*": "tests/docs/test_web_service.py",
     r"python assets/decoder/visualize\.py.*": "tests/decoder",
     r"python assets/teaching/\w+\.py.*": "tests/teaching",
     r"(FRN_\w+=\S+ )*(python|pytest) .*": "test_mentioned_files_exist of tests/test_docs.py",
