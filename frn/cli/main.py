@@ -62,7 +62,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Few-shot image classification by [bold]feature map reconstruction[/bold].\n\n"
+    help="Sort photos into your own classes from a few examples each, without training. "
+    "The terminal app is [bold]frn-tui[/bold].\n\n"
     "A photo gets the label of the class whose few example photos best reconstruct its feature map.",
     epilog="Start with:  [bold]frn classify[/bold] FOLDER PHOTO   ·   [bold]frn train demo[/bold]   ·   "
     "[bold]frn-tui[/bold] (the app)   ·   [bold]frn help[/bold]",

@@ -123,6 +123,9 @@ class FewShotClassifier:
     ) -> Self:
         """Add shots to existing classes, and new classes; the result equals one `fit` of all photos.
 
+        A photo is not its own witness: it is classified without itself. The first photo of a new class therefore keeps
+        another label (`predict` warns), while similar photos get the new one.
+
         The parameters and errors are those of `fit`; after an error, the classes are unchanged.
         """
         photos = _flat(X, y, level)
@@ -146,9 +149,22 @@ class FewShotClassifier:
         """Return the label of each photo, (n,). Unknown photos also get a label: see `is_unknown`.
 
         With `transductive`, all photos refine the classes first, so each label depends on the other photos.
+
+        Warns:
+            FrnWarning: if a photo is the only one of its class and gets another label, because a photo is not its own
+                witness: it is classified without itself.
         """
         fitted = self._fitted
-        return fitted.labels_of(answer.label for answer in fitted.predictions(photos, transductive))
+        answers = list(fitted.predictions(photos, transductive))
+        single = {entry.name for entry in fitted.classifier.state.classes if len(entry.supports) == 1}
+        if alone := [one.example_of for one in answers if one.example_of in single and one.example_of != one.label]:
+            warnings.warn(
+                f"the only photo of class {alone[0]!r} gets another label, because a photo is not its own witness. "
+                "Add a second photo to the class.",
+                FrnWarning,
+                stacklevel=2,
+            )
+        return fitted.labels_of(answer.label for answer in answers)
 
     def predict_proba(self, photos: Sequence[Photo], *, transductive: bool = False) -> NDArray[np.float64]:
         """Return the probability of each class (Eq. 9), (n, way); `transductive` as for `predict`."""

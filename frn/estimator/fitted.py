@@ -32,6 +32,8 @@ class Answer:
     """Whether this fraction is below the threshold."""
     error: FrnError | None = None
     """Reason why the photo could not be read; the other fields are then unset."""
+    example_of: Any = None
+    """Class that has the photo as an example. A photo is not its own witness: that example is ignored."""
 
 
 @dataclass(slots=True)
@@ -71,7 +73,8 @@ class Fitted:
                 yield Answer(photo, error=found)
             else:
                 probability, explained = found.probabilities[found.label], found.explained[found.label]
-                yield Answer(photo, at[found.label], probability, explained, found.unknown)
+                example_of = at.get(found.example_of) if found.example_of else None
+                yield Answer(photo, at[found.label], probability, explained, found.unknown, None, example_of)
 
     def outcomes(self, photos: Iterable[Photo], transductive: bool = False) -> Iterator[Prediction | FrnError]:
         """Yield predictions and errors of photos, in order and in batches; all at once if `transductive`."""

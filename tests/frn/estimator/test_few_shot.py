@@ -179,6 +179,14 @@ def test_copies_count_once_and_photos_of_two_classes_in_neither(tmp_path: Path) 
     np.testing.assert_array_equal(parts.predict_proba(second), plain.predict_proba(second))
 
 
+def test_only_photo_of_a_new_class_keeps_another_label_with_a_warning() -> None:
+    classifier, (photo, similar) = FewShotClassifier("conv4").fit(sample_files(2)), QUERIES[:2]
+    classifier.partial_fit([photo], ["new"])
+    with pytest.warns(FrnWarning, match="the only photo of class 'new' gets another label.*not its own witness"):
+        assert classifier.predict([photo]).tolist() != ["new"]
+    assert [answer.example_of for answer in classifier.answers([photo, similar])] == ["new", None]
+
+
 class Colour(enum.Enum):
     red = 1
     blue = 2
