@@ -242,10 +242,11 @@ class FrnApp(CellApp):
         if left and await self.recovery.offer(left):
             return
         samples = assets_folder() / "samples"
+        self.workspace.photos_pane.open_with_piles(True)
         await self.controller.open_folder(None, (await self.controller.scan(str(samples / "moths")))["classes"])
         queries = (await self.controller.scan(str(samples / "queries")))["files"]
         await self.workspace.query_pane.ask_now(sorted(queries, key=lambda path: not path.endswith(FIRST_SAMPLE)))
-        self.context.say("sample photos are open: a adds your own, ? shows all keys")
+        self.context.say("samples are open:  . next answer   a your own folders   p your own photo   ? all keys")
 
     def _tell_of_restart(self) -> None:
         log = f"; see {self.engine.log}" if self.engine.log else ""

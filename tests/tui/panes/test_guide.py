@@ -41,6 +41,24 @@ async def test_three_steps_of_the_guide_disappear_when_done(drive: "Drive", line
     assert not driver.app.workspace.classes_pane.guide.display
 
 
+async def test_samples_open_as_piles_until_a_class_is_wanted(driver: "Driver", lines: Lines) -> None:
+    workspace = driver.app.workspace
+    await workspace.controller.open_folder(None, (await workspace.controller.scan("/photos"))["classes"])
+    workspace.photos_pane.open_with_piles(True)
+    await workspace.query_pane.ask_now(["/queries"])
+    await driver.idle()
+    answers = {answer["path"]: answer for answer in workspace.controller.query.answers}
+    piles = workspace.photos_pane.piles
+    assert piles.paths
+    for item in piles._items:
+        assert (item.name == "?") == bool(answers[item.path].get("unknown"))
+    assert piles.display
+    assert not workspace.photos_pane.gallery.display
+    await driver.keys("tab")  # no key may act on a photo that is not shown
+    assert workspace.photos_pane.gallery.has_focus
+    assert not piles.display
+
+
 def test_first_sample_file_exists() -> None:
     assert (assets_folder() / "samples" / "queries" / FIRST_SAMPLE).is_file()
 

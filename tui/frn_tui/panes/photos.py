@@ -5,13 +5,14 @@ from dataclasses import replace
 from math import inf
 
 from rich.text import Text
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 
 from frn.projects.session import ClassEntry, Support
-from frn_tui.client.protocol import ClassReport
+from frn_tui.client.protocol import Answer, ClassReport
 from frn_tui.dialogs.dialogs import AskText, Choose
 from frn_tui.document.controller import Controller
+from frn_tui.document.queries import best_score
 from frn_tui.document.review_state import OTHER
 from frn_tui.panes.context import Context, Pane
 from frn_tui.panes.verdicts import choose_class, class_of_number
@@ -34,6 +35,9 @@ class PhotosPane(Pane):
         super().__init__(context, id="photos-pane")
         self._show_found = show_found
         self.gallery = Gallery(mode=context.mode, id="gallery")
+        self.piles = Piles(mode=context.mode, id="piles")
+        self.opens = False
+        """Whether the answers for the samples are shown as piles, until the photos of a class are wanted."""
         self.entry: ClassEntry | None = None
         self.by_fit = False
         self.everywhere = ""
@@ -46,10 +50,23 @@ class PhotosPane(Pane):
         """Session whose photos are filtered by this name."""
 
     def compose(self) -> ComposeResult:
+        yield self.piles
         yield self.gallery
+
+    def open_with_piles(self, opens: bool) -> None:
+        """Show piles of sorted samples instead of one class's photos, or stop that."""
+        if opens != self.opens:
+            self.opens = opens
+            self.show(self.entry)
 
     def show(self, entry: ClassEntry | None) -> None:
         self.entry = entry
+        self.opens = self.opens and (entry is None or self.controller.shows_samples)
+        self.set_class(self.opens, "-opens")
+        if self.opens:
+            self.piles.show(self.controller)
+            self.border_title = Text("Sorted from five examples each; ? fits none")
+            return
         if self.controller.session is not self._session:
             self._session, self.wanted_name = self.controller.session, ""
         if self.everywhere:
@@ -170,7 +187,7 @@ class PhotosPane(Pane):
 
     def show_everywhere(self, mark: str) -> None:
         """Show the photos from all classes with a mark; if it is empty, those of the chosen class."""
-        self.everywhere = mark
+        self.everywhere, self.opens = mark, False
         self.context.screen.set_class(bool(mark), "-everywhere")
         self.gallery.least = SMALL_TILE if mark else MIN_TILE
         self.show(self.entry)
@@ -199,6 +216,32 @@ class PhotosPane(Pane):
     def action_view(self) -> None:
         self.gallery.view = "list" if self.gallery.view == "grid" else "grid"
         self.show(self.entry)
+
+
+class Piles(Gallery, can_focus=False):
+    """Answers as columns: three classes with a pile each, and one of unknown photos. It has no keys."""
+
+    COLUMNS = 4
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.tile_width = max((event.size.width + 1) // self.COLUMNS - 1, 1)
+        super().on_resize(event)
+
+    def show(self, controller: Controller) -> None:
+        piles: dict[str, list[Answer]] = {}
+        for answer in controller.query.answers:
+            if (best := best_score(answer)) is not None:
+                named = controller.names.get(best["id"], "")
+                piles.setdefault("?" if answer.get("unknown") else named, []).append(answer)
+        unknown = piles.pop("?", [])
+        known = sorted(piles, key=lambda name: -len(piles[name]))[: self.COLUMNS - 1]
+        columns = [*(piles[name] for name in sorted(known)), unknown]
+        tall = max(min(map(len, columns)), 1)
+        shown = [column[row] for row in range(tall) for column in columns if row < len(column)]
+        names = [*sorted(known), *["?"] * bool(unknown)]
+        self.set_items(
+            GalleryItem(answer["path"], names[at % len(names)], answer.get("key")) for at, answer in enumerate(shown)
+        )
 
 
 def _item(support: Support, entry: ClassEntry, report: ClassReport | None, controller: Controller) -> GalleryItem:

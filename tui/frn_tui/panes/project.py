@@ -44,10 +44,8 @@ class ProjectBar(Static):
         trouble += f" · {count_of(len(controller.problems), 'problem')} (b)" if controller.problems else ""
         right = f"{count_of(len(state.classes), 'class')} · {count_of(count, 'photo')}{trouble}"
         model = "starting the engine…"
-        if (opened := controller.model) is not None:
-            named, side = display_name(controller.model_name, 24), opened["side"]
-            grid = "×".join(map(str, [*opened["grid"], opened["d"]]))
-            model = f"{named} · cpu · {side}×{side} · {grid}"
+        if controller.model is not None:
+            model = display_name(controller.model_name, 24)
         width = max(self.screen.size.width - 2, 10)
         if self.screen.has_class("-narrow"):
             shown = next((name for name in PANES if self.screen.has_class(f"-show-{name}")), "")

@@ -112,10 +112,14 @@ class Workspace(KeyedScreen[None]):
     @on(OptionList.OptionHighlighted, "#classes")
     def show_photos(self) -> None:
         if self.photos_pane.entry is not self.classes_pane.entry:
+            before, now = self.photos_pane.entry, self.classes_pane.entry
+            if before is not None and now is not None and before.id != now.id:
+                self.photos_pane.open_with_piles(False)
             self.photos_pane.show(self.classes_pane.entry)
 
     @on(OptionList.OptionSelected, "#classes")
     def open_class(self) -> None:
+        self.photos_pane.open_with_piles(False)
         self.show_pane("photos")
         self.photos_pane.gallery.focus()
 
@@ -183,6 +187,8 @@ class Workspace(KeyedScreen[None]):
         self.focus_pane(PANES[(PANES.index(self.focused_pane) + step) % len(PANES)])
 
     def focus_pane(self, name: str) -> None:
+        if name == "photos":
+            self.photos_pane.open_with_piles(False)
         self.focused_pane = name
         self.show_pane(name)
         next(widget for widget in self.panes[name].query("*") if widget.can_focus).focus()  # maybe after the next key
@@ -278,7 +284,7 @@ class Workspace(KeyedScreen[None]):
         self.set_mode(graphics_of(self.app).mode_of(images))
 
     def set_mode(self, mode: Mode) -> None:
-        self.context.mode = self.photos_pane.gallery.mode = mode
+        self.context.mode = self.photos_pane.gallery.mode = self.photos_pane.piles.mode = mode
         picture = self.query_pane.picture
         picture.preview.mode = picture.map.mode = mode
         picture.show()
