@@ -69,7 +69,7 @@ def test_pages_stay_short(page: Path) -> None:
 def test_readme_starts_with_the_two_commands() -> None:
     """`.ci/run` recognises the test command by its form."""
     first, second = BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))[:2]
-    assert re.fullmatch(r"python3 -m venv .*frn-tui\n", first)
+    assert re.fullmatch(r"python3 -m venv .*docs/light.txt .*frn classify .*\n", first)
     assert re.fullmatch(r"python3 -m venv .*pytest.*\n", second)
 
 
