@@ -44,8 +44,6 @@ FrnApp._begin = FrnApp.exit
 FrnApp().run(headless=True)
 print(" ".join(name for name in {HEAVY} if name in sys.modules))
 """
-PAGING = 50
-"""Longest time in milliseconds for which drawing a page of photos may delay a key press."""
 How = Literal["terminal", "engine", "headless"]
 
 
@@ -299,7 +297,8 @@ class Lab:
             terminal.settle()
             self._gap(terminal, 1, "of the start, which A1 and A3 are about")
             yield from self._pages(terminal)
-            yield self._gap(terminal, 2, f"at pages of {many}", PAGING)
+            # Longest time in milliseconds for which drawing a page of photos may delay a key press
+            yield self._gap(terminal, 2, f"at pages of {many}", 50)
             terminal.paste(str(self.photos.twenty))
             terminal.until("added")
             terminal.settle()

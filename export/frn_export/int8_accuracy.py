@@ -24,8 +24,6 @@ WAY, SHOT, QUERIES = 5, 1, 5
 EPISODES = 1000
 SHARE = 6
 """Every sixth image of a class is used for calibration; the others are held out."""
-PER_CLASS = 60
-"""Images used per class, evenly spread; more would only take longer."""
 NEEDED = 8
 """Minimum number of images per class: two for calibration, six for an episode."""
 
@@ -80,7 +78,8 @@ def draw_sample(folder: Path, transform: EvaluationTransform, progress: Progress
     Raises FrnError if there are fewer than two classes, or one has too few readable images.
     """
     found = scan(folder)
-    thinned = tuple(files[:: -(-len(files) // PER_CLASS)] for files in found.files)
+    # Images used per class, evenly spread; more would only take longer
+    thinned = tuple(files[:: -(-len(files) // 60)] for files in found.files)
     images = load_images(ClassFolders(found.root, found.names, thinned), transform, progress=progress)
     if len(images.names) < 2:
         raise FrnError(

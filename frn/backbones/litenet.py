@@ -51,8 +51,6 @@ BLOCKS = (
     (80, 3, 6, 2, False), (80, 3, 6, 1, False), (80, 3, 6, 1, False), (112, 5, 6, 1, False), (112, 5, 6, 1, False),
     (192, 5, 6, 2, False), (192, 5, 6, 1, False), (192, 5, 6, 1, False), (192, 5, 6, 1, False), (320, 3, 6, 1, False),
 )  # fmt: skip
-LAST = 9
-"""Position of the last block that halves the map."""
 
 
 class LiteNet(Backbone):
@@ -66,7 +64,8 @@ class LiteNet(Backbone):
         parts: list[nn.Module] = [nn.Sequential(*normed(3, STEM, 3, stride=2), nn.ReLU())]
         self.stride, channels_in = 2, STEM
         for place, (channels, side, expand, halving, full) in enumerate(BLOCKS):
-            stride = halving if last_pool or place < LAST else 1
+            # Position of the last block that halves the map
+            stride = halving if last_pool or place < 9 else 1
             parts.append(InvertedResidual(channels_in, channels, side, expand=expand, stride=stride, full=full))
             self.stride, channels_in = self.stride * stride, channels
         self.blocks = nn.Sequential(*parts)

@@ -9,8 +9,6 @@ from torch import Tensor
 
 from frn.data.pixel_cache import ConcatImages, StoredImages
 
-SHARE = 0.25
-"""Fraction of the device's free memory that pixels may take; the rest is for feature maps."""
 PIECE = 1 << 26
 """Bytes copied at a time."""
 
@@ -54,6 +52,7 @@ def where_they_fit(
 ) -> StoredImages | ConcatImages | ResidentImages:
     """Move the images to the memory of a GPU if they fit; otherwise return them unchanged."""
     size = sum(len(part.pixels) for part in images.parts)
-    if device.type == "cuda" and size <= SHARE * torch.cuda.mem_get_info(device)[0]:
+    # Fraction of the device's free memory that pixels may take; the rest is for feature maps
+    if device.type == "cuda" and size <= 0.25 * torch.cuda.mem_get_info(device)[0]:
         return ResidentImages(images, device)
     return images

@@ -22,8 +22,6 @@ OVERSAMPLING = 3
 CIRCLE = [(math.cos(a), math.sin(a)) for a in np.linspace(0, 2 * math.pi, 24)]
 BODY = [(0.06 * math.sin(a), 0.12 - 0.38 * math.cos(a)) for a in np.linspace(0, 2 * math.pi, 32)]
 EYE = (245, 240, 225)
-GENERA = 12
-"""Number of colour schemes; there are far more species, so colour alone does not identify one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +51,8 @@ class Species:
 def species(seed: int) -> Species:
     """Generate a species; the same seed always gives the same one."""
     generator = np.random.default_rng([seed, 77])
-    colours = np.random.default_rng([int(generator.integers(GENERA)), 78])
+    # Number of colour schemes; there are far more species, so colour alone does not identify one
+    colours = np.random.default_rng([int(generator.integers(12)), 78])
     hue, light = colours.random(), colours.uniform(0.55, 0.9)
     ground = _colour(hue, light, colours.uniform(0.25, 0.7))
     marking = _colour(hue + colours.uniform(0.35, 0.65), light * 0.38, 0.6)

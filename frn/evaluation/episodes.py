@@ -25,10 +25,6 @@ Scorer = Callable[[Tensor], Tensor]
 
 CHUNK = 8
 """Episodes scored at a time, few enough that temporaries fit in the processor's cache."""
-MOMENT_CHANNELS = 128
-"""Maximum number of channels for which cached second moments (d x d per image) replace the query maps."""
-CONCENTRATION = 2.0
-"""Parameter of the Dirichlet distribution of class sizes (Veilleux et al., NeurIPS 2021)."""
 
 
 def episode_accuracies(
@@ -74,7 +70,8 @@ def episode_accuracies(
 
 def episode_scorer(head: Head, feature_maps: Tensor, shape: EpisodeShape) -> Scorer:
     """Return the fastest scorer for episodes of `shape` from cached maps; its logits are the head's."""
-    if isinstance(head, FRNHead) and feature_maps.shape[-1] <= MOMENT_CHANNELS:
+    # Maximum number of channels for which cached second moments (d x d per image) replace the query maps
+    if isinstance(head, FRNHead) and feature_maps.shape[-1] <= 128:
         return _moment_scorer(head, feature_maps, shape)
 
     def score(episodes: Tensor) -> Tensor:
@@ -148,7 +145,8 @@ def _unequal(
     drawn: NDArray[np.int64], sizes: Sequence[int], shape: EpisodeShape, generator: np.random.Generator
 ) -> list[NDArray[np.int64]]:
     """Draw as many queries, with class shares from a Dirichlet distribution; fewer if there are not enough images."""
-    counts = generator.multinomial(shape.way * shape.queries, generator.dirichlet(np.full(shape.way, CONCENTRATION)))
+    # Parameter of the Dirichlet distribution of class sizes (Veilleux et al., NeurIPS 2021)
+    counts = generator.multinomial(shape.way * shape.queries, generator.dirichlet(np.full(shape.way, 2.0)))
     ends = np.cumsum(sizes)
     owners = np.searchsorted(ends, drawn[:, 0], side="right")
     images = []

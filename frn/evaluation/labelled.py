@@ -22,8 +22,6 @@ from frn.inference.unknown import auroc
 from frn.projects.names import is_no_class, match_names
 from frn.projects.session import check_name
 
-BINS = 10
-"""Number of probability bins for calibration."""
 Z_95 = 1.959964
 """Normal quantile of a 95% interval."""
 
@@ -188,7 +186,8 @@ class LabelledScore:
     def reliability(self) -> ReliabilityDiagram:
         """Accuracy of the answers by probability."""
         said = np.array([answer.probability for answer in self.known])
-        return ReliabilityDiagram.of(said, np.array([answer.right for answer in self.known]), BINS)
+        # Number of probability bins for calibration
+        return ReliabilityDiagram.of(said, np.array([answer.right for answer in self.known]), 10)
 
     @property
     def false_rejections(self) -> float:

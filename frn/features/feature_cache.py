@@ -34,13 +34,9 @@ from frn.system.processes.forks import after_fork
 FEATURE_CACHE_VERSION = 5
 """Version of the table and of image decoding; a file with another version is replaced."""
 MAX_BYTES = 2 << 30
-BUSY = 5.0
-"""Seconds to wait for another process."""
 TOUCH = 3600.0
 """Minimum seconds between two recorded uses, so that not every read causes a write."""
 
-SETTLED = 3 * 10**9
-"""Nanoseconds after which another change of a file gets another time: FAT counts in steps of two seconds."""
 FILES = "files"
 """Name that the keys of files have in place of an extractor."""
 
@@ -165,7 +161,8 @@ class FeatureStore:
 
         The key of a file that has just changed is not stored, because another change could get the same time.
         """
-        settled = time.time_ns() - SETTLED
+        # Nanoseconds after which another change of a file gets another time: FAT counts in steps of two seconds
+        settled = time.time_ns() - 3 * 10**9
         if stamp and all(int(ns) < settled for ns in stamp.split()[2:]):
             self.put_bytes(FILES, _name_of(path), f"{stamp}\n{key}".encode())
 
@@ -243,7 +240,8 @@ def _name_of(path: Path) -> str:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    database = sqlite3.connect(path, timeout=BUSY, check_same_thread=False)  # our lock admits one thread at a time
+    # Seconds to wait for another process
+    database = sqlite3.connect(path, timeout=5.0, check_same_thread=False)  # our lock admits one thread at a time
     try:
         if database.execute("PRAGMA application_id").fetchone() != (APPLICATION,):  # the file is new
             database.execute(f"PRAGMA application_id = {APPLICATION}")  # before WAL, which would not write it

@@ -54,15 +54,9 @@ TIME_LIMIT = 120.0
 SECONDS = 8.0
 """Seconds to open an untrusted file and embed one image; as many again for each `PER_BYTES` of its size."""
 PER_BYTES = 64 << 20
-TIMEOUT_FACTOR = 5.0
-"""Time limit of a run, relative to the time expected from the one image embedded on opening."""
-MEMORY = 1280 << 20
-"""Bytes that a child may use, in addition to `PER_FILE` times the file's size and a stack for each thread."""
 PER_FILE, PER_THREAD = 4, 16 << 20
 CUDA_MEMORY = 8 << 30
 """Bytes that a child may use with CUDA, which maps its own memory."""
-FREE = 2
-"""Size of a free dimension (images, classes, shots) in the first run."""
 
 _OPERATORS = """
 Add AveragePool BatchNormalization Cast Clip Concat Constant Conv DequantizeLinear Div Erf Exp Expand Flatten
@@ -266,7 +260,8 @@ class ForeignModel:
     def __init__(self, data: bytes, where: str, device: Device, threads: int) -> None:
         self._data, self._where = data, where
         self._how: Message = {"do": "open", "where": where, "device": device, "threads": threads}
-        memory = MEMORY + PER_FILE * len(data) + PER_THREAD * threads
+        # Bytes that a child may use, in addition to `PER_FILE` times the file's size and a stack for each thread
+        memory = (1280 << 20) + PER_FILE * len(data) + PER_THREAD * threads
         if device != "cpu" and cuda_answers():
             memory = CUDA_MEMORY
         self._child = SandboxedWorker("frn.features.onnx_runtime:answer", memory)
@@ -285,7 +280,8 @@ class ForeignModel:
         if not self._child.lives:
             self._open()
         images = inputs.get("images")
-        expected = TIME_LIMIT if images is None else max(SECONDS, TIMEOUT_FACTOR * self._seconds * len(images))
+        # Time limit of a run, relative to the time expected from the one image embedded on opening
+        expected = TIME_LIMIT if images is None else max(SECONDS, 5.0 * self._seconds * len(images))
         shapes = {name: array.shape for name, array in inputs.items()}
         blobs = [np.ascontiguousarray(array).tobytes() for array in inputs.values()]
         answer, (found,) = self._ask({"do": "run", "shapes": shapes}, blobs, expected)
@@ -330,7 +326,8 @@ def answer(question: Message, blobs: list[bytes]) -> Answer:
     metadata, inputs, outputs = _describe(session)
     began = time.monotonic()
     if all(kind == "tensor(float)" for _, kind, _ in inputs):
-        sizes = {name: [side if isinstance(side, int) else FREE for side in shape] for name, _, shape in inputs}
+        # Size of a free dimension (images, classes, shots) in the first run
+        sizes = {name: [side if isinstance(side, int) else 2 for side in shape] for name, _, shape in inputs}
         run_session(
             session, [outputs[0][0]], {name: np.zeros(shape, dtype=np.float32) for name, shape in sizes.items()}
         )

@@ -14,9 +14,6 @@ from torch import Tensor, nn
 
 from frn.heads.head import Head
 
-DROPOUT = 0.1
-"""Dropout of the attention between maps in training (from the authors' code)."""
-
 
 class BiFRNHead(Head):
     """Head that scores a query by how well it and each class's supports reconstruct each other.
@@ -49,7 +46,8 @@ class BiFRNHead(Head):
         asked, _, value = rows.chunk(3, -1)
         _, keys, values = groups.chunk(3, -1)
         attention = (asked @ keys.mT / value.shape[-1] ** 0.5).softmax(-1)  # g, m, n
-        reconstruction = F.dropout(attention, DROPOUT, self.training) @ values
+        # Dropout of the attention between maps in training (from the authors' code)
+        reconstruction = F.dropout(attention, 0.1, self.training) @ values
         return (value - reconstruction).square().sum(-1)
 
 

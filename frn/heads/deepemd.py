@@ -22,8 +22,6 @@ from frn.system.extras import install_command
 
 TEMPERATURE = 12.5
 """Temperature: fixed in the authors' code, not learned."""
-WEIGHT_FLOOR = 1e-3
-"""Minimum weight of a location before normalisation (in the authors' code, not in the text)."""
 
 
 class DeepEMDHead(Head):
@@ -76,7 +74,8 @@ def cross_reference(maps: Tensor, others: Tensor) -> Tensor:
 
     The weights of a map sum to one.
     """
-    weights = torch.einsum("ard,bd->abr", maps, others.mean(1)).relu() + WEIGHT_FLOOR
+    # Minimum weight of a location before normalisation (in the authors' code, not in the text)
+    weights = torch.einsum("ard,bd->abr", maps, others.mean(1)).relu() + 1e-3
     return weights / weights.sum(-1, keepdim=True)
 
 

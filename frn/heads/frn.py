@@ -9,9 +9,6 @@ from frn.heads.head import Head
 from frn.ridge.parameters import HeadParameters, rescaled_lambda
 from frn.ridge.reconstruction import class_error
 
-MIN_RHO = 0.01
-"""Minimum useful rho: below it, reconstructions are too short to distinguish classes; healthy runs stay above 0.15."""
-
 
 class FRNHead(Head):
     """Head that scores a query by how well each class's pool reconstructs its feature map (Eq. 5-9).
@@ -54,6 +51,8 @@ class FRNHead(Head):
         """Return the reason why training cannot recover, or an empty string."""
         if self.gamma <= 0:
             return f"gamma is {self.gamma.item():.2f}: the class with the worst reconstruction is predicted"
-        if self.rho() < MIN_RHO:
+        # Minimum useful rho: below it, reconstructions are too short to distinguish classes; healthy runs stay above
+        # 0.15
+        if self.rho() < 0.01:
             return f"rho is {self.rho().item():.0e}: no class reconstructs anything"
         return ""

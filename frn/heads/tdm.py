@@ -14,9 +14,6 @@ from frn.heads.frn import FRNHead
 from frn.heads.head import Head
 from frn.ridge.reconstruction import reconstruct
 
-NOISE = 0.2
-"""Largest random change of the weights in training (from the authors' code)."""
-
 
 class ChannelWeights(nn.Module):
     """Network that computes channel weights for every pair of a class and a query."""
@@ -36,7 +33,8 @@ class ChannelWeights(nn.Module):
         classes = (self.within(_scatter(prototypes)) + self.between(others)) / 2
         weights = (classes[:, None] + self.query(_scatter(query))) / 2
         if self.training:
-            weights = (weights + NOISE * (2 * torch.rand_like(weights) - 1)).clamp(0, 2)
+            # Largest random change of the weights in training (from the authors' code)
+            weights = (weights + 0.2 * (2 * torch.rand_like(weights) - 1)).clamp(0, 2)
         return weights
 
 

@@ -18,10 +18,6 @@ STRIP = 1 << 18
 """Pixels converted and scaled at a time."""
 SIDEWAYS = (5, 6, 7, 8)
 """EXIF orientations that swap width and height."""
-MIRRORED = (2, 3, 6, 7)
-"""EXIF orientations in which the upright columns are reversed in the file."""
-FLIPPED = (3, 4, 7, 8)
-"""EXIF orientations in which the upright rows are reversed in the file."""
 UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -36,12 +32,6 @@ Box = tuple[int, int, int, int]
 Convert = Callable[[Image.Image], Image.Image]
 CHANNELS = {"RGB": 3, "L": 1, "CMYK": 4}
 """Modes whose colours a profile can describe."""
-MAX_PROFILE = 8 << 20
-"""Size limit of a profile; profiles of printing presses are up to 2 MB."""
-CONTRAST = 64
-"""Minimum range of grey levels to which a profile maps all colours; a damaged one may map them all to black."""
-SAME = 2
-"""Largest difference in grey levels between sRGB and a profile that counts as sRGB."""
 STEPS = 9
 SRGB = Path(__file__).with_name("srgb.icc")
 """The sRGB profile of libvips (Compact ICC Profiles, CC0); littleCMS's own rounds differently."""
@@ -120,9 +110,11 @@ def upright(image: Image.Image, box: Box, orientation: int) -> Image.Image:
         return image.crop(box)
     left, top, right, bottom = box
     width, height = image.size if orientation not in SIDEWAYS else image.size[::-1]
-    if orientation in MIRRORED:
+    # EXIF orientations in which the upright columns are reversed in the file
+    if orientation in (2, 3, 6, 7):
         left, right = width - right, width - left
-    if orientation in FLIPPED:
+    # EXIF orientations in which the upright rows are reversed in the file
+    if orientation in (3, 4, 7, 8):
         top, bottom = height - bottom, height - top
     place = (left, top, right, bottom) if orientation not in SIDEWAYS else (top, left, bottom, right)
     return image.crop(place).transpose(UPRIGHT[orientation])
@@ -133,7 +125,8 @@ def srgb_converter(profile: object, mode: str) -> Convert:
 
     If the profile is missing, damaged or for another colour space, sRGB is assumed, as in viewers.
     """
-    found = _transform(profile, mode) if isinstance(profile, bytes) and 0 < len(profile) <= MAX_PROFILE else None
+    # Size limit of a profile; profiles of printing presses are up to 2 MB
+    found = _transform(profile, mode) if isinstance(profile, bytes) and 0 < len(profile) <= (8 << 20) else None
     return found or _plain
 
 
@@ -159,7 +152,9 @@ def _transform(profile: bytes, mode: str) -> Convert | None:
         changed = converted - np.asarray(probe.convert("RGB"), dtype=int)
     except (OSError, ValueError, TypeError, ImageCms.PyCMSError):  # errors of littleCMS for a damaged profile
         return None
-    return None if np.abs(changed).max() <= SAME or np.ptp(converted) < CONTRAST else transform.apply
+    # Minimum range of grey levels to which a profile maps all colours; a damaged one may map them all to black
+    # Largest difference in grey levels between sRGB and a profile that counts as sRGB
+    return None if np.abs(changed).max() <= 2 or np.ptp(converted) < 64 else transform.apply
 
 
 def _probe(mode: str) -> Image.Image:

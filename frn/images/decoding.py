@@ -23,8 +23,6 @@ MAX_MEMORY = 600 << 20
 """Bytes that a file and its decoded image may take together."""
 LARGE = 24_000_000
 """Pixels above which this process decodes images one at a time."""
-ROW = 16
-"""Bytes of the pointers that Pillow keeps per row, for the decoded image and for the RGB one."""
 COARSE = 4
 """Factor by which a JPEG is reduced if it needs more than `MAX_MEMORY` or has more than `MAX_PIXELS`."""
 JPEG, JPEG_END = b"\xff\xd8\xff", b"\xff\xd9"
@@ -159,7 +157,8 @@ def lacks_only_its_end(data: bytes) -> bool:
 
 def _memory(image: Image.Image, pixels: int) -> int:
     """Estimate the peak memory of decoding from the header; `pixels` is the file's pixel count."""
-    decoded = (4 * image.width + ROW) * image.height
+    # Bytes of the pointers that Pillow keeps per row, for the decoded image and for the RGB one
+    decoded = (4 * image.width + 16) * image.height
     if image.format in ("WEBP", "AVIF", kinds.HEIF):  # the image, the decoder's planes, and copies of them
         return 4 * decoded
     if image.info.get("progressive"):  # all coefficients of the JPEG, two bytes each

@@ -24,8 +24,6 @@ SCALES = {"L;2": 85, "L;4": 17}
 BITS_PER_SAMPLE, MAX_SAMPLE_VALUE = 258, 281
 """TIFF and EXIF tags."""
 WHITE = 65535
-EXACT = 24_000_000
-"""Maximum pixels for which both bytes of a colour are read; larger images would need too much memory."""
 
 
 class ShallowDataWarning(FrnWarning):
@@ -92,7 +90,8 @@ def rescale(image: Image.Image, raw: str, data: bytes) -> Image.Image:
     if max(most for _, most in image.getextrema()[:3]) > 127:  # type: ignore[misc]
         return image
     bands = image.split()
-    low = _lower_bytes(data, raw).split() if image.width * image.height <= EXACT else [None] * 3
+    # Maximum pixels for which both bytes of a colour are read; larger images would need too much memory
+    low = _lower_bytes(data, raw).split() if image.width * image.height <= 24_000_000 else [None] * 3
     deep = [_joined(upper, lower) for upper, lower in zip(bands[:3], low[:3], strict=True)]
     white = white_level(image, max(float(band.max(initial=0)) for band in deep))
     scaled = Image.merge(image.mode, [*(shallow(band, white) for band in deep), *bands[3:]])

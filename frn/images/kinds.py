@@ -30,8 +30,6 @@ BEGINNINGS = {
     (b"FUJIFILMCCD-RAW", b"FOVb"): RAW,
 }
 """Descriptions of files by their possible first bytes."""
-LOOKED_AT = 4096
-"""Bytes of text that identify a web page or drawing."""
 SUB_IFDS, SUBFILE_TYPE, DNG_VERSION = 0x014A, 0x00FE, 0xC612
 """TIFF tags."""
 MAX_ENTRIES = 512
@@ -60,7 +58,8 @@ def describe(data: bytes, name: str) -> str | None:
         return VIDEO
     if is_raw(data):
         return RAW
-    text = data[:LOOKED_AT].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    # Bytes of text that identify a web page or drawing
+    text = data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if re.match(rb"(<\?xml.*?)?(<!--.*?-->|<!doctype svg.*?>|\s)*<svg\b", text, re.DOTALL):
         return "an SVG drawing. Export it as PNG."
     if text.startswith((b"<!doctype html", b"<html", b"<head", b"<body")):

@@ -32,12 +32,8 @@ EXTENSIONS = HEIF_EXTENSIONS | set(
 MAX_BYTES = 256 * 1024 * 1024
 QUICK_BYTES = 8 << 20
 """Size limit of files decoded in this process: a header may have a million entries, read one by one."""
-QUICK_SCANS = 16
-"""Maximum number of passes over all pixels of a JPEG; encoders use up to ten."""
 QUICK = (b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a")
 JPEG, JPEG_SCAN = b"\xff\xd8\xff", b"\xff\xda"
-DRAFT = 2
-"""Factor by which a preview is decoded at higher resolution than the crop needs."""
 
 SECONDS = 8.0
 """Time limit for one image in seconds; 120 megapixels of compressed TIFF take one or two."""
@@ -102,7 +98,8 @@ def decode_preview(data: bytes, where: Path, transform: EvaluationTransform) -> 
 
     Returns the crop, and the (width, height) of the whole upright image. Raises FrnError as `decode` does.
     """
-    draft = DRAFT * (transform.resize or transform.size)
+    # Factor by which a preview is decoded at higher resolution than the crop needs
+    draft = 2 * (transform.resize or transform.size)
     image, size = _decode(data, str(where), DecodeRequest(transform=transform, draft=draft))
     return np.asarray(image), size
 
@@ -130,7 +127,8 @@ def is_quick(data: bytes) -> bool:
     if len(data) > QUICK_BYTES:
         return False
     if data.startswith(JPEG):
-        return data.count(JPEG_SCAN) <= QUICK_SCANS
+        # Maximum number of passes over all pixels of a JPEG; encoders use up to ten
+        return data.count(JPEG_SCAN) <= 16
     return data.startswith(QUICK) or data[:4] + data[8:12] == b"RIFFWEBP"
 
 

@@ -16,10 +16,6 @@ from frn.system.files import require_regular
 from frn.system.processes.messages import Message
 from frn.system.processes.sandbox import Answer, SandboxedWorker, WorkerKilledError
 
-MAX_BYTES = 8 << 30
-"""Size limit of a checkpoint."""
-MAX_PICKLE = 64 << 20
-"""Size limit for everything in a checkpoint except the tensors."""
 SECONDS = 8.0
 MEMORY = 1 << 30
 
@@ -29,7 +25,8 @@ _LEGACY_PARTS = 5
 
 def check_checkpoint(path: Path) -> None:
     """Raise FrnError if a checkpoint is not a regular file, or unpickling it takes too long or too much memory."""
-    require_regular(path, MAX_BYTES)
+    # Size limit of a checkpoint
+    require_regular(path, 8 << 30)
     child = SandboxedWorker("frn.models.checkpoint_check:answer", MEMORY)
     try:
         child.ask({"path": str(path.absolute()), "where": str(path)}, (), SECONDS)
@@ -66,7 +63,8 @@ def _pickle_in(path: Path, where: str) -> bytes:
             )
         for entry in entries:
             if entry.filename.endswith("data.pkl"):
-                if entry.file_size > MAX_PICKLE:
+                # Size limit for everything in a checkpoint except the tensors
+                if entry.file_size > (64 << 20):
                     raise FrnError(f"{where}: has {entry.file_size >> 20} MiB of data besides its tensors")
                 return archive.read(entry)
     raise FrnError(f"{where}: is not a readable torch checkpoint (it has no data.pkl)")

@@ -17,11 +17,6 @@ from frn.projects.folder_tree import GENERIC, Broken, list_entries, looks_like_i
 from frn.system.archives import find_zip, read_whole
 from frn.system.files import decode_json, is_file
 
-MAX_BYTES = 512 << 20
-"""Maximum size of an annotation file; COCO's own largest has 450 MB."""
-MOST = 8
-"""Number of files in a folder that may be annotations; more are something else, such as a photo service's notes."""
-
 Edges = tuple[float, float, float, float]
 """Left, top, width and height in pixels."""
 Label = tuple[str, str, Edges | None]
@@ -54,7 +49,8 @@ def find_annotations(root: Path) -> list[Path]:
     if beside and _kind(_load(beside[0])) in (_labelme, _voc):
         return beside
     exports = [path for path in paths if is_annotation_file(path)]
-    exports = [path for path in exports if _kind(_load(path))] if len(exports) <= MOST else []
+    # Number of files in a folder that may be annotations; more are something else, such as a photo service's notes
+    exports = [path for path in exports if _kind(_load(path))] if len(exports) <= 8 else []
     if len(exports) > 1:
         raise FrnError(f"{root}: has several annotation files. Choose one of them: {', '.join(map(str, exports))}")
     return exports
@@ -100,7 +96,8 @@ def _exists(path: Path) -> bool:
 
 def _load(path: Path) -> Any:
     """Return a JSON value or the root of an XML file, or None if it is neither."""
-    data = read_whole(path, MAX_BYTES)
+    # Maximum size of an annotation file; COCO's own largest has 450 MB
+    data = read_whole(path, 512 << 20)
     try:
         if path.suffix.lower() == ".json":
             return decode_json(data)

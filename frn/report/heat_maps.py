@@ -20,8 +20,6 @@ from frn.system.files import MARK
 MIN_COVER, MAX_COVER = 0.15, 0.75
 PANEL = 252
 """Side of a panel in pixels: three times 84."""
-COLUMNS = 4
-"""Number of panels in a row, including the photo."""
 GAP = 12
 LINE = 18
 INK, FAINT = (20, 20, 20), (110, 110, 110)
@@ -58,7 +56,8 @@ def sheet(crop: Pixels, title: str, panels: Sequence[Panel]) -> Image.Image:
     low, high = float(maps.min()), float(maps.max())
     pictures = [Image.fromarray(crop), *(overlay(crop, m, low=low, high=high) for m in maps)]
     captions = [(title, f"errors {low:.3g} (grey) to {high:.3g} (yellow)"), *((p.title, p.note) for p in panels)]
-    columns = min(COLUMNS, len(pictures))
+    # Number of panels in a row, including the photo
+    columns = min(4, len(pictures))
     rows = -(-len(pictures) // columns)
     cell = (PANEL + GAP, PANEL + 2 * LINE + 2 * GAP)
     canvas = Image.new("RGB", (columns * cell[0] + GAP, rows * cell[1] + GAP), "white")

@@ -23,8 +23,6 @@ from frn._version import __version__
 from frn.images.transforms import Pixels
 from frn.system.files import MARK, replacing
 
-SMALL = 64
-"""Side in pixels below which an image is stored losslessly: a JPEG would be blurred and no smaller."""
 LIBRARIES = ("torch", "onnxruntime-gpu", "onnxruntime", "numpy", "pillow")
 
 
@@ -113,7 +111,8 @@ def versions() -> dict[str, str]:
 def picture(pixels: Pixels | Image.Image, alt: str) -> str:
     """Return an image as an HTML element with embedded bytes; a small one is lossless and scaled up in blocks."""
     image = pixels if isinstance(pixels, Image.Image) else Image.fromarray(pixels)
-    small, data = max(image.size) < SMALL, io.BytesIO()
+    # Side in pixels below which an image is stored losslessly: a JPEG would be blurred and no smaller
+    small, data = max(image.size) < 64, io.BytesIO()
     image.save(data, "PNG") if small else image.save(data, "JPEG", quality=82)
     kind, text = "png" if small else "jpeg", base64.b64encode(data.getvalue()).decode()
     blocks = ' class="blocks"' if small else ""

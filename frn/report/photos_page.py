@@ -28,8 +28,6 @@ PER_PAGE = 5_000
 """Largest number of photos on a page: about 70 MB, which a browser can still open."""
 CARD_BYTES = 16_000
 """Approximate bytes that a photo takes in a page."""
-PERCENT = 100
-"""Positions of parts are in percent of the crop's sides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +114,8 @@ class Album:
         grid = explanation.shares.shape
 
         def percent(box: Box) -> list[float]:
-            return [round(PERCENT * edge, 1) for edge in box.within(grid)]
+            # Positions of parts are in percent of the crop's sides
+            return [round(100 * edge, 1) for edge in box.within(grid)]
 
         classes = [one for one in (explanation.best, explanation.other) if one is not None]
         return [

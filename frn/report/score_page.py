@@ -13,8 +13,6 @@ from frn.images.transforms import EvaluationTransform, Pixels
 from frn.report.page import render, x, y
 
 THUMBNAIL = EvaluationTransform(size=128)
-COLUMNS = 30
-"""Number of columns of a histogram."""
 MAX_ERRORS = 60
 """Largest number of wrong predictions shown with an image."""
 
@@ -43,7 +41,8 @@ def score_page(found: LabelledScore, title: str, command: str, facts: Mapping[st
 
 def histograms(known: NDArray[np.floating], unknown: NDArray[np.floating], names: tuple[str, str]) -> dict[str, object]:
     """Return the outlines of two histograms of fractions in [0, 1], and the fraction at the end of their axis."""
-    edges = np.linspace(0, 1, COLUMNS + 1)
+    # Number of columns of a histogram
+    edges = np.linspace(0, 1, 31)
     shares = [np.histogram(values, edges)[0] / max(1, len(values)) for values in (known, unknown)]
     top = max(float(share.max()) for share in shares) or 1.0
     outlines = {}

@@ -43,8 +43,6 @@ FEW = 10
 """Largest number of shots for which the other classes also omit a support, so that all classes have k - 1."""
 MAX_CLASSES = 64
 MAX_QUERIES = 400
-MAX_WORK = 30 * 10**9
-"""Maximum classes, leave-one-out supports and multiplications with class directions; beyond it, a selection is used."""
 
 Maps = NDArray[np.floating]
 Scored = tuple[float, HeadParameters]
@@ -330,4 +328,5 @@ class _LeftOut:
 def _stride(count: int, pools: Sequence[Array]) -> int:
     """Return the step at which leave-one-out supports are selected."""
     each = sum(min(k * r, d) * r * d for k, r, d in (pool.shape for pool in pools))
-    return max(1, -(-count // min(MAX_QUERIES, max(1, MAX_WORK // each))))
+    # Maximum classes, leave-one-out supports and multiplications with class directions; beyond it, a selection is used
+    return max(1, -(-count // min(MAX_QUERIES, max(1, 30 * 10**9 // each))))

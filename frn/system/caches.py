@@ -19,8 +19,6 @@ from frn.errors import FrnError
 from frn.system.files import LOCK, PART, beside, is_folder, read_json, read_regular, remove, write_atomically
 from frn.system.processes.locks import Lock
 
-LIMIT = 10.0
-"""GiB of decoded images to keep, unless $FRN_CACHE_LIMIT sets another limit."""
 RECENT = 3600.0
 """Seconds since its last use during which a split is kept despite the limit, because a run reads several splits."""
 MAX_INDEX = 1 << 30
@@ -89,7 +87,8 @@ def _is_tagged(folder: Path) -> bool:
 
 def limit_in_bytes() -> int:
     """Return how many bytes decoded images may take. Raises FrnError if $FRN_CACHE_LIMIT is not a number."""
-    said = os.environ.get("FRN_CACHE_LIMIT") or LIMIT
+    # GiB of decoded images to keep, unless $FRN_CACHE_LIMIT sets another limit
+    said = os.environ.get("FRN_CACHE_LIMIT") or 10.0
     try:
         limit = float(said) * 2**30
         if not 0 <= limit < float("inf"):

@@ -19,8 +19,6 @@ from typing import IO, Any
 from frn.errors import FrnError, shorten
 from frn.system.processes.locks import Lock, lock
 
-LONGEST_NAME = 240
-"""Longest name in bytes that leaves room for the names of lock and part files; systems allow 255."""
 LOCK, PART = "frn-lock", "frn-part"
 """Suffixes of the files next to a file or folder while it is written: its lock and its new content."""
 MAX_JSON = 64 << 20
@@ -192,7 +190,8 @@ def _ends(path: Path) -> bytes:
 def beside(path: Path, ending: str) -> Path:
     """Return the path of a lock or part file for a file or folder that is being written."""
     name = path.name
-    if len(encoded := os.fsencode(name)) > LONGEST_NAME:
+    # Longest name in bytes that leaves room for the names of lock and part files; systems allow 255
+    if len(encoded := os.fsencode(name)) > 240:
         name = f"{name[:40]}-{zlib.crc32(encoded):08x}"
     return path.with_name(f".{name}.{ending}")
 

@@ -25,10 +25,6 @@ from frn.training.losses import AUX_WEIGHT
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 EQ_8, EQ_10, LEFT_TO_RIGHT = PLAIN = ("paper, Eq. 8", "paper, Eq. 10", "left to right")
 """The paper's two listings, and Eq. 8 computed from left to right, without a d x d matrix, as the text describes it."""
-WORKERS = 3
-"""Number of worker processes in the authors' loader. Workers are used only with a GPU; on a CPU they would disturb
-timings.
-"""
 
 TRAINING = (
     transforms.RandomResizedCrop(84),
@@ -59,7 +55,9 @@ def batches(
     files: Sequence[Path], how: Sequence[nn.Module], steps: Sequence[list[int]], device: torch.device
 ) -> Iterator[Tensor]:
     """Yield the images of each step, (b, 3, 84, 84), on the device."""
-    workers = WORKERS if device.type == "cuda" else 0
+    # Number of worker processes in the authors' loader. Workers are used only with a GPU; on a CPU they would disturb
+    # timings
+    workers = 3 if device.type == "cuda" else 0
     for images in DataLoader(Photos(files, how), batch_sampler=steps, num_workers=workers):
         yield images.to(device)
 

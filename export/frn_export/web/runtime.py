@@ -22,8 +22,6 @@ OLDEST = (1, 20)
 """Oldest version with `SCRIPT`."""
 MAX_BYTES = 64 << 20
 """Size limit of one file; the binary is about 14 MB."""
-MAX_ARCHIVE = 1 << 30
-"""Size limit of the package with its other binaries."""
 FETCH = f"Download it once with `npm pack {PACKAGE}`, and pass that file to --runtime"
 
 
@@ -67,7 +65,8 @@ def find_runtime(given: Path | None) -> Runtime:
 def _from_archive(path: Path, wanted: Sequence[str]) -> list[bytes]:
     found: dict[str, bytes] = {}
     if path.exists():
-        require_regular(path, MAX_ARCHIVE)
+        # Size limit of the package with its other binaries
+        require_regular(path, 1 << 30)
     try:
         with tarfile.open(path, "r:gz") as archive:
             for member in archive:  # read by name and never unpacked: no path in the archive reaches the disk

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from frn.evaluation.labelled import LabelledScore
     from frn.inference.classifier import Classifier
 
-WIDEST = 20
-"""Maximum number of classes for which the confusion table is shown."""
 MAX_ERRORS = 10
 """Maximum number of wrong answers to show."""
 
@@ -137,7 +135,8 @@ def _show(found: "LabelledScore", classifier: "Classifier") -> None:
         shares = ["-" if math.isnan(share) else f"{share:.0%}" for share in (entry.recall, entry.precision)]
         rows.append([entry.name, str(entry.photos), *shares])
     console.print_table(("class", "photos", "recall", "precision"), rows)
-    if len(found.classes) <= WIDEST:
+    # Maximum number of classes for which the confusion table is shown
+    if len(found.classes) <= 20:
         numbered = [f"{i} {name}" for i, name in enumerate(found.classes, 1)]
         counts = [[str(count or "·") for count in row] for row in found.confusion.tolist()]
         heads = ["true \\ predicted", *map(str, range(1, len(numbered) + 1))]

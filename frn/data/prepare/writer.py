@@ -33,8 +33,6 @@ PNG = b"\x89PNG"
 """Signature of a PNG file."""
 EXIF = b"Exif\0\0"
 """Beginning of the EXIF segment of a JPEG; without it, decoders skip the segment."""
-MAX_EXIF_START = 1 << 16
-"""The EXIF segment is near the start of the file; some photos have a JFIF header before it."""
 
 
 def write_items(
@@ -118,7 +116,8 @@ def encode_png(image: Image.Image) -> bytes:
 
 def as_stored(data: bytes) -> bytes:
     """Return a JPEG file of the same length whose EXIF data no longer rotate it, as the authors' loader reads it."""
-    start = data.find(EXIF, 0, MAX_EXIF_START) if data.startswith(b"\xff\xd8") else -1
+    # The EXIF segment is near the start of the file; some photos have a JFIF header before it
+    start = data.find(EXIF, 0, 1 << 16) if data.startswith(b"\xff\xd8") else -1
     return data if start < 0 else data[:start] + bytes(len(EXIF)) + data[start + len(EXIF) :]
 
 

@@ -14,9 +14,6 @@ from torch import Tensor, nn
 from frn.heads.head import Head
 from frn.heads.vectors import squared_distances
 
-ROOT_FLOOR = 1e-5
-"""Keeps the slope of the square root finite if two channels are equal (the authors' value)."""
-
 
 class DeepBDCHead(Head):
     """Scores a query by the distance from its matrix to a class's mean matrix; at 1 shot by their product."""
@@ -43,6 +40,7 @@ def brownian(maps: Tensor, log_scale: Tensor) -> Tensor:
     products = maps.mT @ maps / maps.shape[-2]
     squares = maps.square().mean(-2)
     squared = (squares[..., None, :] + squares[..., None] - 2 * products).clamp(min=0)
-    distances = (log_scale.exp() * squared + ROOT_FLOOR).sqrt()
+    # Keeps the slope of the square root finite if two channels are equal (the authors' value)
+    distances = (log_scale.exp() * squared + 1e-5).sqrt()
     mean = distances.mean(-1, keepdim=True)  # the matrix is symmetric, so its columns have the means of its rows
     return (distances - mean - mean.mT + mean.mean(-2, keepdim=True)).flatten(-2)

@@ -29,8 +29,6 @@ MAX_PHOTOS = 5000
 """Maximum number of photos; their distances take 200 MB."""
 SHIFTS = (-0.8,) * 4 + (-1.8,) * 4
 """Offsets of alpha from the trained one, round by round."""
-SLACK = 0.03
-"""Fraction of the best number's gain over one group that a smaller number of groups may lose."""
 LEAST_SIZE, MOST_GROUPS = 3, 200
 """Limits of the search for the number of groups: photos per group on average, and number of groups."""
 
@@ -119,4 +117,5 @@ def _likeliest_count(maps: Floats, merges: list[tuple[int, int]], prior: Prior) 
     most = min(MOST_GROUPS, math.ceil(len(maps) / LEAST_SIZE))
     errors = [sum(map(error, clusters(count))) for count in range(1, most + 1)]
     least = min(errors)
-    return 1 + next(place for place, found in enumerate(errors) if found - least <= SLACK * (errors[0] - least))
+    # Fraction of the best number's gain over one group that a smaller number of groups may lose
+    return 1 + next(place for place, found in enumerate(errors) if found - least <= 0.03 * (errors[0] - least))

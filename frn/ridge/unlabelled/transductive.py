@@ -29,12 +29,8 @@ from frn.ridge.enrolment import Array, Floats, energy, pool_rows
 from frn.ridge.parameters import HeadParameters, probabilities
 
 ROUNDS = 3
-TRUST = 0.5
-"""Weight of a query that certainly belongs to a class, relative to that of an example."""
 STRANGERS = 0.3
 """Fraction of the queries whose gate is below one half."""
-GROWTH = 0.25
-"""Exponent with which gamma follows the classes' growth; the square root, as for shots, was overconfident."""
 NEGLIGIBLE = 0.01
 """Weights below this are set to 0, so that most queries need no r x r inverse for most classes."""
 BLOCK = 1 << 25
@@ -55,7 +51,8 @@ def refine(errors: Array, pools: Sequence[Maps], queries: Maps, head: HeadParame
     for _ in range(ROUNDS):
         weights = _weights(errors, whole, gamma)
         errors = mixture_errors(grams, shots, queries, weights, head)
-        gamma = head.gamma * float((1 + weights.sum(0) / shots).mean()) ** GROWTH
+        # Exponent with which gamma follows the classes' growth; the square root, as for shots, was overconfident
+        gamma = head.gamma * float((1 + weights.sum(0) / shots).mean()) ** 0.25
     return errors, gamma
 
 
@@ -64,7 +61,8 @@ def _weights(errors: Array, whole: Array, gamma: float) -> Array:
     missing = np.divide(errors.min(1), whole, out=np.ones(len(whole)), where=whole > 0)
     spread = missing.std() or 1.0
     gate = 1 / (1 + np.exp((missing - np.quantile(missing, 1 - STRANGERS)) / spread))
-    weights = TRUST * gate[:, None] * probabilities(errors, gamma)
+    # Weight of a query that certainly belongs to a class, relative to that of an example
+    weights = 0.5 * gate[:, None] * probabilities(errors, gamma)
     return np.where(weights < NEGLIGIBLE, 0, weights)
 
 

@@ -22,8 +22,6 @@ Answer = tuple[Message, Sequence[bytes]]
 Handler = Callable[[Message, list[bytes]], Answer]
 """Function that runs in the child: from a request and its bytes to an answer and its bytes."""
 
-START_SECONDS = 60.0
-"""Seconds for a child to import what it needs; torch takes a few."""
 _GRACE = 2.0
 """Extra seconds after which a child exits if its parent has not stopped it."""
 _START = """
@@ -103,7 +101,8 @@ class SandboxedWorker:
 
     def _await_start(self, process: subprocess.Popen[bytes]) -> None:
         """Wait until the child has imported its modules, so that this does not count against a request's time."""
-        with self._limited(process, START_SECONDS):
+        # Seconds for a child to import what it needs; torch takes a few
+        with self._limited(process, 60.0):
             _answer(process)
 
     def close(self) -> None:

@@ -33,16 +33,12 @@ from frn_tui.client.protocol import (
 from frn_tui.terminal.pixels import next_number
 from frn_tui.terminal.rendered_picture import Picture
 
-MAX_LINE = 64 << 20
-"""Size limit of a message in bytes."""
 CANCEL_TIMEOUT = 2.0
 """Seconds that a cancelled request may continue before the engine is killed."""
 EXIT_TIMEOUT = 0.3
 """Seconds that the engine has to exit."""
 REPLAYED = (LockProject, OpenModel, SetClasses)
 """Requests that a new engine receives first: the last successful one of each type."""
-SUSPECTS = 16
-"""Files that the engine reads together, one of which may have crashed it."""
 CRASHED, ENDED = "crashed", "ended"
 """Failure codes: the engine crashed during a request, or was killed because another request did not stop."""
 ENVIRONMENT = {"OMP_WAIT_POLICY": "passive", "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
@@ -132,13 +128,14 @@ class EngineClient:
         self.state = "starting"
         self._settled.clear()
         try:
+            # Size limit of a message in bytes
             process = await asyncio.create_subprocess_exec(
                 *self._command,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,
                 process_group=0,  # ctrl-c in the terminal must reach only the app
-                limit=MAX_LINE,
+                limit=64 << 20,
                 env={**os.environ, **ENVIRONMENT},
             )
         except OSError as error:
@@ -224,7 +221,8 @@ class EngineClient:
             rest = paths[answered:]
             if error.code not in (CRASHED, ENDED) or not rest:
                 raise
-            suspects = rest[:SUSPECTS] if error.code == CRASHED else []
+            # Files that the engine reads together, one of which may have crashed it
+            suspects = rest[:16] if error.code == CRASHED else []
         for path in suspects:
             try:
                 await self._ask(replace(request, paths=[path]), note)

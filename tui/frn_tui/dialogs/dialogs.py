@@ -22,9 +22,6 @@ from frn_tui.terminal.modes import Mode
 from frn_tui.terminal.text import display_name
 from frn_tui.widgets.preview import STEP, Preview
 
-MAX_SHOWN = 1_000
-"""Maximum number of options that are laid out; typing finds the others."""
-
 
 def matching(names: Sequence[str], wanted: str) -> list[int]:
     """Return the places of names with these letters in this order: best at the start, then together, then apart."""
@@ -138,7 +135,8 @@ class Choose(Dialog[int | None]):
         found = matching(self.options, wanted)
         listing = self.query_one(OptionList)
         listing.clear_options()
-        listing.add_options([Option(Text(display_name(self.options[i])), id=str(i)) for i in found[:MAX_SHOWN]])
+        # Maximum number of options that are laid out; typing finds the others
+        listing.add_options([Option(Text(display_name(self.options[i])), id=str(i)) for i in found[:1_000]])
         if not found:
             listing.add_option(Option("no match", disabled=True))
         listing.highlighted = 0 if found else None

@@ -15,8 +15,6 @@ SIGNS = [
     ("!  ≈", "does not fit its class; near copy of another photo"),
     ("◆  ●  ○", "an answer that you labelled; a seen answer; a new answer"),
 ]
-MAX_PROBLEMS = 500
-"""Number of latest problems listed."""
 
 
 def help_page(key_of: Callable[[str], str]) -> Table:
@@ -44,7 +42,8 @@ def help_page(key_of: Callable[[str], str]) -> Table:
 def problems_page(problems: Sequence[Problem]) -> Page:
     """Return a page of each file with its reason."""
     lines = Text()
-    for problem in problems[-MAX_PROBLEMS:]:
+    # Number of latest problems listed
+    for problem in problems[-500:]:
         lines.append(display_name(problem.path), style="bold")
         lines.append(f"\n  {display_name(problem.reason.removeprefix(f'{problem.path}: '))}\n")
     return Page(count_of(len(problems), "problem"), lines)

@@ -15,8 +15,6 @@ from frn_tui.terminal.text import percent
 UNKNOWN, UNREADABLE = "unknown", "unreadable"
 NO_CLASS = "none of the classes"
 """Name of unknown photos if a class is itself called "unknown"."""
-DOUBTFUL = 0.7
-"""Minimum lead in probability over the rival; below it, an answer is doubtful."""
 OTHER = "none of these"
 """Label and folder of photos that the user marked as none of the classes."""
 
@@ -81,7 +79,8 @@ class Reviewed:
     @property
     def is_doubtful(self) -> bool:
         """Return whether the photo has no label, and is unknown or hardly more probable than the rival class."""
-        return self.is_readable and self.label is None and (self.is_unknown or margin(self.answer) < DOUBTFUL)
+        # Minimum lead in probability over the rival; below it, an answer is doubtful
+        return self.is_readable and self.label is None and (self.is_unknown or margin(self.answer) < 0.7)
 
 
 def margin(answer: Answer) -> float:

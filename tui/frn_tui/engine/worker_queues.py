@@ -14,8 +14,6 @@ from frn.errors import FrnError
 from frn.system.processes.messages import decode, encode
 from frn_tui.client.protocol import INTERNAL, Queue, Request, parse
 
-EXIT_TIMEOUT = 0.15
-"""Seconds that running jobs have to stop after the app is gone."""
 MAX_LOG = 1 << 20
 """Bytes above which a log is restarted."""
 
@@ -120,7 +118,8 @@ class Server:
             except ValueError as error:
                 print(f"ignored: {error}", file=sys.stderr)
         for queue in self._queues.values():
-            queue.close(EXIT_TIMEOUT)
+            # Seconds that running jobs have to stop after the app is gone
+            queue.close(0.15)
 
     def receive(self, message: Mapping[str, object]) -> None:
         """Start or cancel the request in a message."""

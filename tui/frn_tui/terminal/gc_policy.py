@@ -8,8 +8,6 @@ import gc
 
 IDLE = 2.0
 """Seconds without a key or click after which the user counts as idle."""
-MIN_SMALL_COLLECTIONS = 10
-"""Minimum number of small collections before a full one is worthwhile."""
 
 
 def begin() -> None:
@@ -21,7 +19,8 @@ def begin() -> None:
 
 def collect(seconds_idle: float) -> bool:
     """Run a full collection and freeze the rest if the user is idle and it is worthwhile; return whether it ran."""
-    if seconds_idle < IDLE or gc.get_count()[2] < MIN_SMALL_COLLECTIONS:
+    # Minimum number of small collections before a full one is worthwhile
+    if seconds_idle < IDLE or gc.get_count()[2] < 10:
         return False
     gc.collect()
     gc.freeze()

@@ -14,8 +14,6 @@ from frn_tui.terminal.marks import PLACEHOLDER, PLACES
 
 BEGIN, END = '\x1bP0;1q"1;1;', "\x1b\\"
 """Start and end of a Sixel image with square pixels, which leaves unspecified ones unchanged."""
-WIDEST = 960
-"""Largest width of a piece in pixels."""
 _RUN = re.compile(f"\x1b\\[([0-9;]*)m((?:{PLACEHOLDER}...)+)")
 _COLOUR = re.compile(r"(?:^|;)38;5;(\d+)")
 _REPEATED = re.compile("!([0-9]+)(.)")
@@ -37,7 +35,8 @@ class Rows(NamedTuple):
 
 def cells_of_piece(cell_width: int) -> int:
     """Return the number of cells per piece; by default xterm accepts at most 1,000 pixels per side."""
-    return max(WIDEST // cell_width, 1)
+    # Largest width of a piece in pixels
+    return max(960 // cell_width, 1)
 
 
 def translated(text: str, rows_of: Callable[[int, str], Rows | None]) -> str:

@@ -9,9 +9,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-EXIT_TIMEOUT = 3.0
-"""Seconds that the app has to exit after a request."""
-
 
 def handle_signals(end: Callable[[int], object]) -> Callable[[], None]:
     """Call `end` in the event loop with the number of SIGTERM or SIGHUP; return what restores the previous handlers."""
@@ -19,7 +16,8 @@ def handle_signals(end: Callable[[int], object]) -> Callable[[], None]:
     handlers: dict[int, Any] = {}
 
     def told(number: int, _: object) -> None:
-        timer = threading.Timer(EXIT_TIMEOUT, os._exit, [128 + number])  # a lost terminal may block
+        # Seconds that the app has to exit after a request
+        timer = threading.Timer(3.0, os._exit, [128 + number])  # a lost terminal may block
         timer.daemon = True
         timer.start()
         loop.call_soon_threadsafe(end, number)

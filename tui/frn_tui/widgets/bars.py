@@ -17,8 +17,6 @@ from frn_tui.terminal.text import bar, display_name, percent
 
 DRAWN_GAUGE = 4
 """Minimum height in lines at which the gauge is drawn; below it, only its text is shown."""
-BINS = 44
-"""Maximum number of bins of a histogram; with more, each would have few photos."""
 LABEL = 9
 """Width in cells of the labels at the left of a histogram."""
 LEVELS = " ▁▂▃▄▅▆▇█"
@@ -183,7 +181,8 @@ class Histogram(Scale):
         text_style, mark_style = "histogram--text", "histogram--mark"
         lines = []
         for name, values, part in (("examples", self._known, "known"), ("photos", self._asked, "asked")):
-            for row, text in enumerate(columns(values, low, high, bins, rows, -(-bins // BINS))):
+            # Maximum number of bins of a histogram; with more, each would have few photos
+            for row, text in enumerate(columns(values, low, high, bins, rows, -(-bins // 44))):
                 label = name if row == rows - 1 else ""
                 colours = (text[:mark], "histogram--below"), (text[mark:], f"histogram--{part}")
                 lines.append([(f"{label:<{LABEL}}", text_style), *colours])

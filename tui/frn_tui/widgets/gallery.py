@@ -28,17 +28,9 @@ from frn_tui.widgets.preview import PicturesWanted
 
 THUMBNAIL = Size(7, 3)
 """Size in cells of the image next to a row of a list."""
-SMALLEST = 6
-"""Smallest width of a tile in cells."""
 MIN_TILE = 16
 SMALL_TILE = 12
 """Smallest width of a tile in cells, unless a smaller one is requested; and for photos of all classes."""
-SHAPE = 7 / 16
-"""Height of a tile in rows per column if the grid scrolls: between a square and a 4:3 photo."""
-USUAL = 3 / 8
-"""Height of a 4:3 photo in rows per column."""
-CACHED_PICTURES = 512
-"""Maximum number of images in memory."""
 Mark = Literal["", "broken", "missing", "near", "outlier"]
 
 NO_PICTURE = ("broken", "missing")
@@ -122,14 +114,16 @@ def tiled(count: int, room: Size, wanted: int = 0, least: int = MIN_TILE) -> Gri
     most = max((room.width + 1) // (least + 1), 1)
     scrolled = _in_columns(most, count, room)
     in_view = [_in_columns(columns, count, room, scrolls=False) for columns in range(1, most + 1)]
-    return max([scrolled, *in_view], key=lambda grid: min(grid.pitch.height - 1, (grid.pitch.width - 1) * USUAL))
+    # Height of a 4:3 photo in rows per column
+    return max([scrolled, *in_view], key=lambda grid: min(grid.pitch.height - 1, (grid.pitch.width - 1) * (3 / 8)))
 
 
 def _in_columns(columns: int, count: int, room: Size, *, scrolls: bool = True) -> Grid:
     width = max((room.width + 1) // columns, 2)
     lines = -(-count // columns) or 1
     most = room.height - 1 if scrolls else min(room.height // lines - 1, width // 2)
-    height = max(min(round((width - 1) * SHAPE), most) if scrolls else most, 1)
+    # Height of a tile in rows per column if the grid scrolls: between a square and a 4:3 photo
+    height = max(min(round((width - 1) * (7 / 16)), most) if scrolls else most, 1)
     return Grid(count, columns, Size(width, height + 1))
 
 
@@ -190,7 +184,8 @@ class Gallery(ScrollView, can_focus=True):
         """Smallest width of a tile, unless `tile_width` is smaller."""
         self.empty_text = ""
         """Shown in place of items."""
-        self._pictures: LRUCache[str, tuple[RenderPreview, Picture]] = LRUCache(CACHED_PICTURES)
+        # Maximum number of images in memory
+        self._pictures: LRUCache[str, tuple[RenderPreview, Picture]] = LRUCache(512)
         self._asked: list[RenderPreview] = []
         self._asking = False
 
@@ -429,7 +424,8 @@ class Gallery(ScrollView, can_focus=True):
     def action_tiles(self, step: int) -> None:
         width = self.scrollable_content_region.width
         columns = max(self._grid.columns - step * max(self._grid.columns // 4, 1), 1)
-        self.tile_width = max((width + 1) // columns - 1, SMALLEST)
+        # Smallest width of a tile in cells
+        self.tile_width = max((width + 1) // columns - 1, 6)
 
     def action_open(self) -> None:
         if self.cursor_item is not None:

@@ -26,8 +26,6 @@ from frn_tui.widgets.cells import margins, picture_line
 STEP = 2.0
 """Zoom factor of a key."""
 MAX_ZOOM = 16.0
-PAN = 0.25
-"""Fraction of the view that a key pans by."""
 MIDDLE = (0.5, 0.5)
 
 
@@ -147,8 +145,9 @@ class Preview(Widget, can_focus=True):
         return action != "pan" or self.zoom > 1
 
     def action_pan(self, x: int, y: int) -> None:
+        # Fraction of the view that a key pans by
         across, down = (
-            min(max(at + step * PAN / self.zoom, 0), 1) for at, step in zip(self.centre, (x, y), strict=True)
+            min(max(at + step * 0.25 / self.zoom, 0), 1) for at, step in zip(self.centre, (x, y), strict=True)
         )
         self.look_at(self.zoom, (across, down))
 

@@ -24,9 +24,6 @@ from frn_tui.engine.classes.enrolled_classes import EnrolledClasses
 from frn_tui.engine.models import Models, describe
 from frn_tui.engine.worker_queues import Job
 
-CHUNK = 16
-"""Queries scored at a time."""
-
 
 def query(classes: EnrolledClasses, request: AskClasses, job: Job) -> None:
     """Classify photos; an unreadable one gets the reason as its answer, and the others continue."""
@@ -34,7 +31,8 @@ def query(classes: EnrolledClasses, request: AskClasses, job: Job) -> None:
     classifier = classes.current
     read = classes.models.read(job, paths)
     done, jointly = 0, request.jointly and len(paths) > 1
-    while batch := list(islice(read, None if jointly else CHUNK)):
+    # Queries scored at a time
+    while batch := list(islice(read, None if jointly else 16)):
         found = [outcome for _, outcome in batch if not isinstance(outcome, FrnError)]
         answers = iter(_answers(classes, classifier, found, with_maps=len(paths) == 1, jointly=jointly))
         for name, outcome in batch:

@@ -33,8 +33,6 @@ from frn_tui.client.file_requests import LeftMoves
 from frn_tui.engine.files.placing import is_same_photo, make_folder, remove_twin
 from frn_tui.settings.settings import state_folder
 
-KEPT = 200
-"""Number of journals to keep; older ones are removed."""
 TAIL = 1 << 18
 """Bytes at the end of a journal that are searched for unfinished moves."""
 
@@ -73,7 +71,8 @@ class MoveJournal:
         self._owner = Lock(self.path.with_suffix(".owner"))
         if not path:
             make_folder(self.path.parent)
-            for oldest in _journals(self.path.parent)[: -KEPT + 1]:
+            # Number of journals to keep; older ones are removed
+            for oldest in _journals(self.path.parent)[:-199]:
                 with contextlib.suppress(OSError):
                     oldest.unlink()
 

@@ -21,16 +21,12 @@ UNSEEN = 4
 """Difference between two colours, per channel, that is not visible between neighbouring cells."""
 BAND = 6
 """Pixels in a column that one Sixel character stands for."""
-EMPTY = 63
-"""Sixel character without any pixel; each pixel adds its bit."""
 LEAD, GAP, SHORTEST_RUN = 5, 5, 4
 """Bytes of a separator with a colour, like `$#255`, and of a gap, like `!959?`; minimum length of a shorter run."""
 AT_ONCE = 1 << 15
 """Number of pixels written at once, chosen to keep the data in the processor's cache."""
 PIXELS_OF_A_COLOUR, FEWEST = 300, 64
 """Pixels per colour and minimum number of colours: a tile needs fewer than a large image and is then faster."""
-TOUCHING = 1e-6
-"""Fraction of a side within which a part counts as reaching it."""
 LINE = 2
 """Width of the frame in pixels; half blocks show its corners."""
 
@@ -82,7 +78,8 @@ def _rendered(numbers: NDArray[np.uint8], high: int, defined: Sequence[bytes]) -
     of_band, of_colour = np.nonzero(used)
     text[begins, :LEAD] = _leads(of_band, of_colour, bands)
     text[:, LEAD:-1] = _gaps(width).take(columns - before, axis=0)
-    text[:, -1] = rendered[there] + EMPTY
+    # Sixel character without any pixel; each pixel adds its bit
+    text[:, -1] = rendered[there] + 63
     of_rows = np.any(used.reshape(-1, bands, len(defined)), axis=1)
     written = text.tobytes().translate(None, b"\0").split(b"\n")[1:]
     return [
@@ -116,7 +113,8 @@ def draw_frame(pixels: Pixels, seen: Box, line: int) -> Pixels:
     image = Image.fromarray(pixels)
     edges = [round(share * side) for share, side in zip(seen, image.size * 2, strict=True)]
     for number, inside in enumerate((seen[0], seen[1], 1 - seen[2], 1 - seen[3])):
-        if inside <= TOUCHING:
+        # Fraction of a side within which a part counts as reaching it
+        if inside <= 1e-6:
             edges[number] += -line if number < 2 else line
     left, top, right, bottom = edges
     ImageDraw.Draw(image).rectangle((left, top, right - 1, bottom - 1), outline=FRAME, width=line)

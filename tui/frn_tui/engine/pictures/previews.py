@@ -22,14 +22,6 @@ from frn_tui.terminal.rendered_picture import Box, Picture
 
 Floats = NDArray[np.float64]
 
-COVER = 0.8
-"""Opacity of the largest error over the photo; explained parts stay visible."""
-OUTSIDE = 0.3
-"""Brightness outside the model's input beside a bare map."""
-MAX_PIXELS = 1.5e6
-"""Pixel limit of an image for Kitty, which enlarges coarser ones."""
-MAX_CACHED = 32 << 20
-"""Largest cache of pixels in bytes."""
 SIDES = (128, 256, 512, 1024, 2048, 4096, 8192)
 """Sizes in pixels to which the longer side is decoded."""
 NO_MODEL = EvaluationTransform(size=84)
@@ -40,7 +32,8 @@ class Previews:
 
     def __init__(self, models: Models) -> None:
         self._models = models
-        self._pixels: ByteLimitedCache[Pixels] = ByteLimitedCache(MAX_CACHED)
+        # Largest cache of pixels in bytes
+        self._pixels: ByteLimitedCache[Pixels] = ByteLimitedCache(32 << 20)
         self._sizes: dict[object, tuple[int, int]] = {}
 
     def render(self, request: RenderPreview, job: Job) -> Picture:
@@ -52,7 +45,8 @@ class Previews:
         columns, rows, view = fit(size, room, request.cell, request.zoom, request.centre)
         width, height = columns * across, rows * down
         if request.mode == "kitty":
-            scale = min(sqrt(MAX_PIXELS / width / height), 1.0)
+            # Pixel limit of an image for Kitty, which enlarges coarser ones
+            scale = min(sqrt(1.5e6 / width / height), 1.0)
             width, height = round(width * scale), round(height * scale)
         part = tuple(share * side for share, side in zip(view, (photo.shape[1], photo.shape[0]) * 2, strict=True))
         pixels = np.asarray(Image.fromarray(photo).resize((width, height), Image.Resampling.LANCZOS, box=part))
@@ -142,8 +136,10 @@ def paint(pixels: Pixels, heat: Heat, seen: Box, *, bare: bool) -> Pixels:
     steps = np.linspace(0, 1, len(RAMP))
     colours = np.stack([np.interp(level, steps, channel) for channel in zip(*RAMP, strict=True)], 2)
     inside = np.outer(down.any(1), across.any(1))[..., None]
-    cover = 1.0 if bare else COVER * level[..., None]
-    rest = OUTSIDE * pixels if bare else pixels
+    # Opacity of the largest error over the photo; explained parts stay visible
+    cover = 1.0 if bare else 0.8 * level[..., None]
+    # Brightness outside the model's input beside a bare map
+    rest = 0.3 * pixels if bare else pixels
     return np.where(inside, (1 - cover) * pixels + cover * colours, rest).round().astype(np.uint8)
 
 

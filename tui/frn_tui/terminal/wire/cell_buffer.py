@@ -19,8 +19,6 @@ from frn_tui.terminal.modes import HALF_BLOCK
 
 PICTURES = frozenset(HALF_BLOCK + PLACEHOLDER + WAITING)
 """Characters used to draw images, and places where they will be."""
-GAP = 4
-"""Number of unchanged cells that are written again rather than skipped, because skipping takes as many bytes."""
 Cell = tuple[str, Style]
 """A character with its combining marks, and its style; the second cell of a wide character is empty."""
 NOTHING: Cell = ("\0", Style.null())
@@ -136,7 +134,8 @@ def _runs(wanted: list[Cell], shown: list[Cell]) -> Iterable[tuple[int, int]]:
         if new == old:
             continue
         is_picture = new[0][:1] in PICTURES
-        if runs and x - runs[-1][1] < GAP and (wanted[runs[-1][0]][0][:1] in PICTURES) == is_picture:
+        # Number of unchanged cells that are written again rather than skipped, because skipping takes as many bytes
+        if runs and x - runs[-1][1] < 4 and (wanted[runs[-1][0]][0][:1] in PICTURES) == is_picture:
             runs[-1] = runs[-1][0], x + 1
         else:
             runs.append((x, x + 1))

@@ -15,8 +15,6 @@ from textual.app import App
 from textual.dom import DOMNode
 from textual.message_pump import MessagePump
 
-PATIENCE = 2.0
-"""Seconds that a key waits for the one before it, so that one stuck key does not block all others."""
 FRAME = 0.3
 """Seconds after which the screen is painted while more keys wait."""
 
@@ -51,7 +49,8 @@ class InputQueue:
     async def _settle(self) -> None:
         """Wait until the effects of the last event are complete and the widget on top is ready for the next."""
         try:
-            async with asyncio.timeout(PATIENCE):
+            # Seconds that a key waits for the one before it, so that one stuck key does not block all others
+            async with asyncio.timeout(2.0):
                 await _has_worked(self._app)
                 before: object = None
                 while self._app.screen_stack and before != (before := (self._app.screen, self._app.focused)):
