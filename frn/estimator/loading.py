@@ -1,5 +1,6 @@
 """Open models that users specify, and enroll their classes; export models on demand."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -8,8 +9,10 @@ from frn.features.extractor import Extractor, Tta
 from frn.features.feature_cache import FeatureStore
 from frn.features.onnx_runtime import MAX_BYTES, Device
 from frn.inference.classifier import Classifier
+from frn.inference.enrollment import listed_state
 from frn.models.zoo import DEFAULT_MODEL, resolve
 from frn.projects.class_files import class_files
+from frn.projects.session import Find
 from frn.system.extras import needs_torch
 from frn.system.file_sets import read_member
 
@@ -70,19 +73,20 @@ def load_classifier(
     device: Device = "auto",
     tta: Tta | None = None,
     level: int | None = None,
+    find: Find | None = None,
 ) -> tuple[Classifier, list[FrnError]]:
     """Enroll the classes of a folder, zip, CSV or project (`class_files`).
 
-    By default, model and tta are the project's, or the default model and "none" for a folder. Returns the classifier,
-    and the reasons for skipped files. Raises FrnError if there are no classes, or a project was made with another
-    model.
+    By default, model, tta and find are the project's, or the default model and "none" for a folder. Returns the
+    classifier, and the reasons for skipped files. Raises FrnError if there are no classes, or a project was made with
+    another model.
     """
     found = class_files(classes, level)  # before loading the model, to report a wrong path at once
     name, project = model or found.model or DEFAULT_MODEL, found.project
     tta = tta or (project.model.tta if project else "none")
     classifier = Classifier(load_extractor(name, device, tta), FeatureStore())
     notes, skipped = map(FrnError, found.notes), map(FrnError, found.skipped)
-    if project is None:
-        return classifier, [*notes, *classifier.enroll(found.members, found.others), *skipped]
-    project.model.check(classifier.extractor.plain_sha256, classes, name)
-    return classifier, [*classifier.enroll_state(project.state), *skipped]
+    state = project.state if project else listed_state(found.members, found.others)
+    if project:
+        project.model.check(classifier.extractor.plain_sha256, classes, name)
+    return classifier, [*notes, *classifier.enroll_state(replace(state, search=find or state.search)), *skipped]

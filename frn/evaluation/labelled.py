@@ -6,7 +6,7 @@ of classes that are not enrolled have no correct answer; they show how many such
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.errors import FrnError
-from frn.features.feature_cache import Maps
+from frn.features.extractor import Embedded
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.records import Answer as Record
 from frn.inference.records import Unreadable, answer_of
@@ -241,8 +241,8 @@ def score_labelled(
     near_copies: list[NearCopy] = []
     broken: list[tuple[Path, FrnError]] = []
 
-    def queries() -> Iterator[tuple[str, Path, Maps]]:
-        read = classifier.extractor.read(files, store=classifier.store)
+    def queries() -> Iterator[tuple[str, Path, Embedded]]:
+        read = classifier.read(files, classifier.store)
         for done, (truth, (path, outcome)) in enumerate(zip(truths, read, strict=True), 1):
             progress(done, len(truths))
             if isinstance(outcome, FrnError):
@@ -252,14 +252,14 @@ def score_labelled(
             elif (twin := classifier.near_copies([outcome.look], [outcome.maps])[0]) is not None:
                 near_copies.append(NearCopy(path, twin.path, holders[twin.key][0].name))
             else:
-                yield truth, path, outcome.maps
+                yield truth, path, outcome
 
     remaining = queries()
     while batch := list(islice(remaining, None if transductive else classifier.extractor.batch)):
-        maps = [maps for _, _, maps in batch]
+        maps = [seen.maps for _, _, seen in batch]
         found = classifier.predict_all(maps, [None] * len(maps), transductive=transductive)
-        for (truth, path, _), prediction in zip(batch, found, strict=True):
-            answers[truth in names].append(Answer(path, truth, prediction))
+        for (truth, path, seen), prediction in zip(batch, found, strict=True):
+            answers[truth in names].append(Answer(path, truth, replace(prediction, box=seen.box)))
     if not answers[True]:
         raise FrnError(
             f"no photos to score: {len(examples)} are examples, {len(near_copies)} are near copies of an example, "

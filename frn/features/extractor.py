@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from frn.errors import FrnError, shorten
 from frn.features.feature_cache import FeatureStore, Maps, content_key, stamp_of
 from frn.features.onnx_runtime import MAX_BYTES, Device, ForeignModel, OwnModel, Session, parse_json
+from frn.images.boxes import Box
 from frn.images.near_copies import look
 from frn.images.opening import decode_crop, read_file
 from frn.images.transforms import EvaluationTransform, Pixels
@@ -60,6 +61,8 @@ class Embedded:
     """Feature map, (r, d)."""
     look: bytes
     """Perceptual hash of the crop (`near_copies`)."""
+    box: Box | None = None
+    """Box that was embedded, if the photo was searched for its subject."""
 
 
 class Extractor:

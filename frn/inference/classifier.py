@@ -1,5 +1,7 @@
 """Classifier from a few images per class: it assigns a query to the enrolled class that reconstructs it best."""
 
+import hashlib
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -13,16 +15,21 @@ from numpy.typing import NDArray
 from frn.errors import FrnError
 from frn.features.extractor import Embedded, Extractor
 from frn.features.feature_cache import FeatureStore, Maps
+from frn.images.boxes import box_name, split_box
 from frn.images.near_copies import Looks, nearest_copies
 from frn.inference.enrolled_form import (
     EnrolledForm,
+    are_alike,
     as_project_head,
     form_key,
+    head_of,
     store_copies,
+    store_head,
     stored_copies,
     to_bytes,
 )
 from frn.inference.enrollment import Enrollment, describe_unused, keys_of, listed_state, usable, usable_examples
+from frn.inference.find import Finder
 from frn.inference.records import Prediction as Prediction
 from frn.inference.scorers import Comparison, OtherHead, Reconstruction, Scorer
 from frn.inference.unknown import (
@@ -38,6 +45,7 @@ from frn.inference.unknown import (
 from frn.projects.session import State, Support, describe_copies, without_copies
 from frn.ridge.enrolment import Array, EnrolledClass, Floats
 from frn.ridge.parameters import HeadParameters, probabilities
+from frn.ridge.tuning import with_gamma
 
 CHUNK = 64
 """Number of examples that are compared with all classes at once."""
@@ -67,6 +75,9 @@ class Classifier:
         self.classes: dict[str, EnrolledClass] = {}
         """Enrolled classes by name; empty with another head, whose classes are the maps of their examples, `pools`."""
         self.pools: dict[str, Maps] = {}
+        self._finder: Finder | None = None
+        self._boxes: dict[str, Path] = {}
+        """Names with boxes of the examples, by content key of their whole photo, if subjects are searched for."""
         self.maps: Mapping[str, Maps] | None = None
         """Feature maps (r, d) of the examples by content key; None until they are needed."""
         # These are parts of the enrolled form, which describes them.
@@ -127,7 +138,48 @@ class Classifier:
         self.threshold_override = state.threshold
         return notes
 
+    @property
+    def finder(self) -> Finder:
+        """Return what searches photos for their subject. Raises FrnError if the model cannot."""
+        if self._finder is None:
+            self._finder = Finder(self.extractor)
+        return self._finder
+
+    def _searched(self, listed: State) -> State:
+        """Return a state whose examples have the boxes that were found, and remember the whole photo of each."""
+        paths = [support.path for entry in listed.classes for support in entry.supports]
+        boxed = self.finder.boxed_examples(listed, self.store)
+        keys = self.extractor.keys([split_box(path)[0] for path in paths], self.store)
+        boxes = [support.path for entry in boxed.classes for support in entry.supports]
+        self._boxes = {key: path for key, path in zip(keys, boxes, strict=True) if isinstance(key, str)}
+        whole = json.dumps([key if isinstance(key, str) else "" for key in keys])
+        return replace(boxed, whole_photos=hashlib.blake2b(whole.encode(), digest_size=16).hexdigest())
+
+    def read(
+        self, paths: Iterable[Path], store: FeatureStore | None = None
+    ) -> Iterator[tuple[Path, Embedded | FrnError]]:
+        """Embed image files in order, each as it is classified: its subject, if subjects are searched for."""
+        if self.state.search == "none":
+            yield from self.extractor.read(paths, store=store)
+            return
+        named, searched = tee(paths)
+        located = self.extractor.read(map(self.subject, searched), store=store)
+        for path, (where, outcome) in zip(named, located, strict=True):
+            yield path, outcome if isinstance(outcome, FrnError) else replace(outcome, box=split_box(where)[1])
+
+    def subject(self, path: Path) -> Path:
+        """Return the name of a photo with the box of its subject, if subjects are searched for."""
+        if self.state.search == "none" or split_box(path)[1] is not None:
+            return path
+        (key,) = self.extractor.keys([path], self.store)
+        if isinstance(key, str) and key in self._boxes:  # an example, which has its box
+            return Path(box_name(str(path), box)) if (box := split_box(self._boxes[key])[1]) else path
+        assert isinstance(self.scorer, Reconstruction)  # the finder refuses other heads
+        return self.finder.located(path, self.scorer.joined)
+
     def _enroll(self, listed: State) -> list[FrnError]:
+        if listed.search != "none":
+            listed = self._searched(listed)
         paths = [support.path for entry in listed.classes for support in entry.supports]
         state, notes = usable(listed, self.extractor.keys(paths, self.store))
         copies = stored_copies(self.store, state, self.extractor)
@@ -148,7 +200,7 @@ class Classifier:
 
     def _read_others(self, photos: Sequence[Support]) -> list[FrnError]:
         """Calibrate with photos that belong to none of the classes; those that are examples do not count."""
-        read = [found for _, found in self.extractor.read([photo.path for photo in photos], store=self.store)]
+        read = [found for _, found in self.read([photo.path for photo in photos], self.store)]
         keys = [found if isinstance(found, FrnError) else found.key for found in read]
         current = [
             photo if isinstance(key, FrnError) else Support.of(photo.path, key)
@@ -217,6 +269,9 @@ class Classifier:
         self.use(state, form)
         self.left_out = self._leave_out(feature_maps)
         self.uses_project_head = enrollment.uses_project_head
+        if state.search != "none" and len(self.left_out[1]):
+            form = replace(form, head=self._with_gamma(state), left_out=self.left_out)
+            self.use(state, form)
         if self.store is not None and form.classes:
             key = form_key(state, self.extractor, form.head)
             with suppress(UnicodeEncodeError):  # MessagePack stores no class name that is not UTF-8
@@ -228,6 +283,9 @@ class Classifier:
 
         Only examples of classes with at least two are used.
         """
+        if self.state.search != "none" and self.left_out_photos:
+            classes = list(self.classes.values())
+            return self.finder.left_out(self.state, self.left_out_photos, classes, self.head, feature_maps, self.store)
         places = {entry.name: label for label, entry in enumerate(self.state.classes)}
         holders = self.state.holders()
         keys = [(places[holders[support.key][0].name], support.key) for support in self.left_out_photos]
@@ -245,7 +303,19 @@ class Classifier:
     def left_out_photos(self) -> list[Support]:
         """Return the examples for leave-one-out: all in classes of two or more, or an even selection of many."""
         supports = [s for entry in self.state.classes if len(entry.supports) > 1 for s in entry.supports]
-        return supports[:: stride(len(supports))]
+        return supports[:: stride(len(supports), self.state.search)]
+
+    def _with_gamma(self, state: State) -> HeadParameters:
+        """Return the head with gamma for searched photos, whose margins are larger; a project keeps its own."""
+        assert self.left_out is not None  # just computed
+        counts = [len(entry.supports) for entry in state.classes]
+        head = with_gamma(self.head, *self.left_out[:2], counts, self.extractor.prior)
+        if kept := head_of(state, self.extractor):
+            self.uses_project_head = not are_alike(kept, head)
+            head = kept
+        else:
+            store_head(self.store, state, self.extractor, head)
+        return head
 
     def classify(
         self, paths: Iterable[Path], *, transductive: bool = False
@@ -254,7 +324,7 @@ class Classifier:
 
         With `transductive`, all images refine the classes before the first answer.
         """
-        asked, read = tee(self.extractor.read(paths))
+        asked, read = tee(self.read(paths))
         answers = self.answers((found for _, found in read), transductive=transductive)
         yield from zip((path for path, _ in asked), answers, strict=True)
 
@@ -269,7 +339,7 @@ class Classifier:
             looks = [each.look for each in found]
             predictions = iter(self.predict_all(maps, keys, looks, transductive=transductive))
             for outcome in batch:
-                yield outcome if isinstance(outcome, FrnError) else next(predictions)
+                yield outcome if isinstance(outcome, FrnError) else replace(next(predictions), box=outcome.box)
 
     def near_copies(self, looks: Sequence[bytes], feature_maps: Sequence[Maps]) -> list[Support | None]:
         """Return the example that each image, with its map (r, d), is a near copy of, or None.

@@ -30,6 +30,8 @@ from frn.ridge.parameters import HeadParameters
 
 FORM_VERSION = 7
 """Version of a form's content: increase it if enrolment, tuning or the perceptual hash compute something else."""
+FIND_VERSION = 1
+"""Version of the search for subjects: increase it if it finds other windows."""
 DIGEST = 16
 SAME_HEAD = 0.02
 """Difference below which two heads count as chosen alike: the search on another processor may end a little apart."""
@@ -57,8 +59,13 @@ class EnrolledForm:
 def classes_key(state: State, extractor: Extractor) -> str:
     """Return a hash of what a head is chosen for: the extractor, its prior, and the class names and photos in order."""
     classes = [[entry.name, [support.key for support in entry.supports]] for entry in state.classes if entry.supports]
-    text = json.dumps([FORM_VERSION, extractor.sha256, repr(extractor.prior), classes])
+    text = json.dumps([FORM_VERSION, extractor.sha256, repr(extractor.prior), classes, *_searched(state)])
     return "classes-" + hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def _searched(state: State) -> list[object]:
+    """Return what decides how photos are searched for their subject; nothing if they are not."""
+    return [] if state.search == "none" else [state.search, FIND_VERSION, state.whole_photos]
 
 
 def form_key(state: State, extractor: Extractor, head: HeadParameters) -> str:
@@ -140,7 +147,7 @@ def describes(form: EnrolledForm, state: State, extractor: Extractor) -> bool:
     (r, d), counts = extractor.shape, {entry.name: len(entry.supports) for entry in state.classes}
     holders = {key: entry.name for key, (entry, _) in state.holders().items()}
     examples = sum(count for count in counts.values() if count > 1)
-    n, way = len(range(0, examples, stride(examples))), len(counts)
+    n, way = len(range(0, examples, stride(examples, state.search))), len(counts)
     return (
         list(form.classes) == list(counts)
         and all(_is_class(enrolled, counts[name] * r, d) for name, enrolled in form.classes.items())

@@ -9,8 +9,10 @@ window's energy would favour plain background.
 Shape letters: H x W cells of a map, h x w the model's grid, d channels, way classes.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,13 +21,18 @@ from PIL import Image
 
 from frn.errors import FrnError
 from frn.features.any_size import any_size
-from frn.features.extractor import MAX_FEATURE, Extractor
-from frn.features.feature_cache import Maps
+from frn.features.extractor import MAX_FEATURE, Embedded, Extractor
+from frn.features.feature_cache import FeatureStore, Maps
 from frn.features.onnx_runtime import ForeignModel, OwnModel
 from frn.images.boxes import Box, box_name, split_box
 from frn.images.opening import decode_whole, read_file
 from frn.images.transforms import Pixels
-from frn.ridge.enrolment import Array, ClassScorer, energy
+from frn.inference.enrolled_form import FIND_VERSION
+from frn.projects.session import State, Support
+from frn.ridge.enrolment import Array, ClassScorer, EnrolledClass, energy, enroll
+from frn.ridge.parameters import HeadParameters
+from frn.ridge.tuning import tune_classes
+from frn.ridge.unequal import without_one
 
 SCALES = (1.0, 1.5, 2.0)
 """Shorter sides at which a photo is searched, relative to the model's: windows of its whole, 2/3 and 1/2."""
@@ -75,7 +82,7 @@ class Finder:
         """
         if extractor.head is None:
             raise FrnError(f"a {extractor.method} model cannot search photos. Use one trained with --method frn.")
-        self.where = extractor.where
+        self.extractor, self.where = extractor, extractor.where
         kind = OwnModel if isinstance(extractor.session, OwnModel) else ForeignModel
         self.session = kind(any_size(extractor.data, self.where), self.where, extractor.device, extractor.threads)
         views = extractor.tta == "views"
@@ -94,6 +101,91 @@ class Finder:
         windows = (window for window in self.windows(pixels, scorer, own))
         best = max(windows, key=lambda window: window.margin)
         return Path(box_name(str(path), pixel_box(best.box, size)))
+
+    def located(self, path: Path, scorer: ClassScorer, own: int | None = None) -> Path:
+        """Return what `box` does, or the name of a photo that cannot be read."""
+        try:
+            return self.box(path, scorer, own)
+        except FrnError:  # reading it will say why
+            return path
+
+    def boxed_examples(self, listed: State, store: FeatureStore | None) -> State:
+        """Return a state with boxes for the examples without one, found from those of all classes that have one.
+
+        Without any box, all examples stay whole; so do those of a class without a box.
+        """
+        boxed = [[s.path for s in entry.supports if split_box(s.path)[1] is not None] for entry in listed.classes]
+        if not any(boxed):
+            return listed
+        given = [own or [s.path for s in entry.supports] for entry, own in zip(listed.classes, boxed, strict=True)]
+        pools, seeds = [], []
+        for paths in given:
+            read = [outcome for _, outcome in self.extractor.read(paths, store=store)]
+            seen = {each.key: each.maps for each in read if isinstance(each, Embedded)}
+            if not seen:
+                return listed  # reading it again will say why
+            pools.append(np.stack([*seen.values()]))
+            seeds.append(list(seen))
+        head, allowed = tune_classes(pools, self.extractor.prior)
+        classes = [replace(enroll(maps, head), allowance=more) for maps, more in zip(pools, allowed, strict=True)]
+        scorer = ClassScorer(classes)
+
+        def named(support: Support, own: int) -> Support:
+            if not boxed[own] or split_box(support.path)[1] is not None:
+                return support
+            (key,) = self.extractor.keys([support.path], store)
+            text = json.dumps([FIND_VERSION, self.extractor.sha256, repr(self.extractor.prior), seeds, own, key])
+            where = "box-" + hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+            if store and (kept := store.get_bytes(self.extractor.sha256, where)):
+                return replace(support, path=Path(box_name(str(support.path), Box(*json.loads(kept)))), key="")
+            path = self.located(support.path, scorer, own)
+            if store and (box := split_box(path)[1]) is not None:
+                store.put_bytes(self.extractor.sha256, where, json.dumps(box).encode())
+            return replace(support, path=path, key="")
+
+        entries = (
+            replace(entry, supports=tuple(named(support, own) for support in entry.supports))
+            for own, entry in enumerate(listed.classes)
+        )
+        return replace(listed, classes=tuple(entries))
+
+    def left_out(
+        self,
+        state: State,
+        examples: Sequence[Support],
+        classes: Sequence[EnrolledClass],
+        head: HeadParameters,
+        feature_maps: Mapping[str, Maps],
+        store: FeatureStore | None,
+    ) -> tuple[Array, NDArray[np.intp], Array, Array]:
+        """Return errors (n, way), classes (n,), energies (n,) and distances (n, way) of examples as new photos.
+
+        The whole photo of each is searched with its class enrolled without it.
+        """
+        counts = [len(entry.supports) for entry in state.classes]
+        columns = {s.key: column for column, entry in enumerate(state.classes) for s in entry.supports}
+        labels = np.array([columns[s.key] for s in examples], dtype=np.intp)
+        rest, paths = [], []
+        for support, own in zip(examples, labels.tolist(), strict=True):
+            others = [feature_maps[s.key] for s in state.classes[own].supports if s.key != support.key]
+            more = without_one(classes[own].allowance, counts[own], min(counts))
+            rest.append(replace(enroll(np.stack(others), head), allowance=more))
+            scorer = ClassScorer([*classes[:own], rest[-1], *classes[own + 1 :]])
+            paths.append(self.located(split_box(support.path)[0], scorer))
+        read = [outcome for _, outcome in self.extractor.read(paths, store=store)]
+        maps = np.stack(
+            [
+                outcome.maps if isinstance(outcome, Embedded) else feature_maps[support.key]
+                for support, outcome in zip(examples, read, strict=True)
+            ]
+        )
+        whole = ClassScorer(classes)
+        errors, distances = whole.class_error(maps).astype(np.float64), whole.centres.distance(maps)
+        for row, (each, own) in enumerate(zip(rest, labels.tolist(), strict=True)):
+            errors[row, own] = ClassScorer([each]).class_error(maps[row, None])[0, 0]
+            offset = maps[row].mean(0, dtype=np.float64) - each.centre
+            distances[row, own] = np.square(offset).sum() / whole.centres.scale
+        return errors, labels, energy(maps), distances
 
     def windows(self, pixels: Pixels, scorer: ClassScorer, own: int | None = None) -> Iterator[Window]:
         """Yield the best window of a photo (H, W, 3) at each scale."""

@@ -15,6 +15,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field, structs
 
+from frn.images.boxes import Box
+from frn.projects.class_table import BOX
 from frn.projects.session import Support
 from frn.system.csv_rows import csv_row
 
@@ -46,6 +48,8 @@ class Prediction:
     """Whether the answer depends on the other images classified together with this one."""
     key: str | None = None
     """Content key of the image, if it is known."""
+    box: Box | None = None
+    """Box of the subject that was classified, in pixels of the upright photo; None is the whole photo."""
 
     @cached_property
     def label(self) -> str:
@@ -74,6 +78,10 @@ class Answer(Struct, kw_only=True, forbid_unknown_fields=True):
     example_of: Annotated[Name, Meta(description="The class that has the photo as an example.")] = UNSET
     near_copy_of: Annotated[Name, Meta(description="The example that is nearly the same photo.")] = UNSET
     transductive: Annotated[bool | UnsetType, Meta(description="Whether it depends on the other photos.")] = UNSET
+    box: Annotated[
+        tuple[int, int, int, int] | UnsetType,
+        Meta(description="Left, top, width and height of the subject in pixels of the upright photo (`--find`)."),
+    ] = UNSET
     key: Annotated[Name, Meta(description="Hash of the photo's content (`--out`).")] = UNSET
     run: Annotated[Name, Meta(description="Hash of the model, classes and threshold (`--out`).")] = UNSET
 
@@ -213,6 +221,7 @@ def answer_of(image: str, prediction: Prediction, top: int | None = None, **more
         example_of=prediction.example_of or UNSET,
         near_copy_of=str(near.path) if near else UNSET,
         transductive=prediction.transductive or UNSET,
+        box=prediction.box or UNSET,
         **more,
     )
 
@@ -220,8 +229,9 @@ def answer_of(image: str, prediction: Prediction, top: int | None = None, **more
 @cache
 def columns(*optional: str) -> tuple[str, ...]:
     """Return the CSV columns before those of the classes; of the optional fields, only the named ones have one."""
-    fields = [field for field in structs.fields(Answer) if field.name not in ("probabilities", "errors")]
-    return *(field.name for field in fields if field.required or field.name in optional), "error"
+    fields = [field for field in structs.fields(Answer) if field.name not in ("probabilities", "errors", "box")]
+    edges = BOX if "box" in optional else ()
+    return *(field.name for field in fields if field.required or field.name in optional), *edges, "error"
 
 
 def lines(
@@ -234,6 +244,7 @@ def lines(
     yield csv_row([*columns(*optional), *(f"probability of {name}" for name in classes)])
     for record in records:
         cells = msgspec.to_builtins(record)
+        cells |= dict(zip(BOX, cells.get("box", ()), strict=False))
         shares = cells.get("probabilities", {})
         row = [cells.get(name, "") for name in columns(*optional)] + [shares.get(name, "") for name in classes]
         yield csv_row(row).encode(errors="backslashreplace").decode()  # a file name may not be UTF-8

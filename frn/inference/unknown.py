@@ -38,6 +38,8 @@ LEAST_DISTANCE = 1e-6
 """Distance below which a photo counts as equal to a class."""
 MAX_SAMPLED = 1000
 """Maximum number of leave-one-out supports to calibrate on; if there are more, an even selection is used."""
+MAX_SEARCHED = 200
+"""The same if the subject of each one is searched for, which takes ten times as long."""
 
 Shares = NDArray[np.float64]
 Errors = NDArray[np.floating]
@@ -200,9 +202,9 @@ def without_itself(distances: Shares, labels: Iterable[int | None], counts: Sequ
     return own
 
 
-def stride(count: int) -> int:
-    """Return the step for an even selection from `count` supports."""
-    return max(1, -(-count // MAX_SAMPLED))
+def stride(count: int, find: str = "none") -> int:
+    """Return the step for an even selection from `count` supports, which is smaller if each one is searched."""
+    return max(1, -(-count // (MAX_SAMPLED if find == "none" else MAX_SEARCHED)))
 
 
 def auroc(known: Sequence[float] | Errors, unknown: Sequence[float] | Errors) -> float:

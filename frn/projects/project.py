@@ -19,7 +19,7 @@ from frn.errors import FrnError, shorten
 from frn.features.extractor import Extractor, Tta
 from frn.images.transforms import EvaluationTransform
 from frn.models.zoo import named_extractors
-from frn.projects.session import ClassEntry, ProjectHead, State, Support, check_name, check_threshold
+from frn.projects.session import ClassEntry, Find, ProjectHead, State, Support, check_name, check_threshold
 from frn.ridge.parameters import HeadParameters
 from frn.system.files import decode_json, read_regular, write_atomically
 
@@ -159,7 +159,7 @@ def _document(project: Project, folder: Path) -> Document:
         images = [_image_document(support, old_images.get(support.key, {}), folder) for support in entry.supports]
         classes.append({**old, "id": entry.id, "name": entry.name, "images": images})
     return {
-        **project.document,
+        **{key: value for key, value in project.document.items() if key != "find"},
         "format": PROJECT_FORMAT,
         "version": PROJECT_VERSION,
         "model": {
@@ -170,6 +170,7 @@ def _document(project: Project, folder: Path) -> Document:
             **({"tta": project.model.tta} if project.model.tta != "none" else {}),
         },
         "threshold": project.state.threshold,
+        **({"find": project.state.search} if project.state.search != "none" else {}),
         "next_id": project.state.next_id,
         "classes": classes,
         **({"others": others} if others or "others" in project.document else {}),
@@ -215,6 +216,8 @@ def _parse(document: Document, folder: Path) -> tuple[ModelReference, State]:
     model = document["model"]
     if (tta := model.get("tta", "none")) not in get_args(Tta):
         raise ValueError(f"tta is {shorten(tta, 20)}")
+    if (find := document.get("find", "none")) not in get_args(Find):
+        raise ValueError(f"find is {shorten(find, 20)}")
     named, sha256 = _text(model["id"]), _text(model["sha256"])
     reference = ModelReference(named, sha256, EvaluationTransform(**model["preprocess"]), tta)
     classes = tuple(
@@ -237,6 +240,7 @@ def _parse(document: Document, folder: Path) -> tuple[ModelReference, State]:
         None if threshold is None else check_threshold(float(threshold)),
         max(next_id, int(document.get("next_id", 1))),
         others=others,
+        search=find,
         head=_parse_head(document.get("head")),
     )
 

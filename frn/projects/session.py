@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from frn.errors import FrnError
 from frn.features.feature_cache import stamp_of
@@ -22,6 +22,8 @@ from frn.projects.names import normal
 from frn.ridge.parameters import HeadParameters
 from frn.system.archives import zip_around
 
+Find = Literal["none", "one"]
+"""Whether the subject of each photo is searched for (`inference.find`)."""
 MAX_NAME = 200
 MAX_CLASSES = 10_000
 
@@ -89,6 +91,9 @@ class State:
     """Name of the model if changing it is an edit; empty otherwise."""
     others: tuple[Support, ...] = ()
     """Photos that the user marked as none of the classes."""
+    search: Find = "none"
+    whole_photos: str = field(default="", compare=False)
+    """Hash of the whole photos of the examples, if their subjects are searched for."""
     head: ProjectHead | None = field(default=None, compare=False)
     """Head of the project, used as long as the classes are those that it was chosen for."""
     moves: Moves | None = field(default=None, compare=False)

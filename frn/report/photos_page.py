@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from frn.errors import FrnError
+from frn.images.boxes import box_name, split_box
 from frn.images.opening import decode_preview, read_file
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.explanation import Box, Explanation, explain
@@ -57,12 +58,12 @@ class Album:
     def classify(self, paths: Iterable[Path]) -> Iterator[tuple[Path, Prediction | FrnError]]:
         """Classify image files as the classifier does."""
         classifier, names = self.classifier, self.classifier.names
-        for path, outcome in classifier.extractor.read(paths):
+        for path, outcome in classifier.read(paths):
             if isinstance(outcome, FrnError):
                 self.broken[path] = str(outcome)
                 yield path, outcome
                 continue
-            prediction = classifier.predict(outcome.maps, outcome.key, outcome.look)
+            prediction = replace(classifier.predict(outcome.maps, outcome.key, outcome.look), box=outcome.box)
             error_map = classifier.error_maps(outcome.maps, outcome.key)[names.index(prediction.label)]
             self._keep(path, prediction, error_map, explain(classifier, outcome.maps, outcome.key))
             yield path, prediction
@@ -77,7 +78,8 @@ class Album:
         transform, label = self.classifier.extractor.transform, prediction.label
         finer = -(-SIDE // transform.size)
         shown = replace(transform, size=transform.size * finer, resize=transform.length * finer)
-        crop, _ = decode_preview(read_file(path), path, shown)
+        file = path if prediction.box is None else Path(box_name(str(split_box(path)[0]), prediction.box))
+        crop, _ = decode_preview(read_file(file), file, shown)
         rendered = overlay(crop, error_map, low=float(error_map.min()), high=float(error_map.max()))
         key = sys.intern("?" if prediction.unknown else f"={label}")
         parts = self._parts(explanation)

@@ -138,6 +138,18 @@ def tune_classes(pools: Sequence[Maps], prior: Prior) -> tuple[HeadParameters, l
     return replace(best, alpha=alpha, gamma=best.gamma * more.gamma / fewer.gamma), allowed
 
 
+def with_gamma(
+    head: HeadParameters, errors: Array, labels: NDArray[np.intp], counts: Sequence[int], prior: Prior
+) -> HeadParameters:
+    """Choose gamma again for other errors (q, way) of examples, each by leave-one-out, and their classes (q,).
+
+    `counts` are the numbers of photos of the classes.
+    """
+    others, typical = statistics.median([k - 1 for k in counts if k > 1]), statistics.median(counts)
+    gamma = _best_gamma(errors, labels, head, prior, others)[1].gamma
+    return replace(head, gamma=gamma * prior.head(typical).gamma / prior.head(others).gamma)
+
+
 def tune_on_episodes(maps: Maps, sizes: Sequence[int], shape: EpisodeShape, *, seed: int) -> HeadParameters:
     """Choose parameters for an episode shape, on episodes drawn from validation feature maps (n, r, d).
 

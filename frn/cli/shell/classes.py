@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from frn.features.extractor import Tta
     from frn.features.onnx_runtime import Device
     from frn.inference.classifier import Classifier
+    from frn.projects.session import Find
 
 
 def open_classes(
@@ -21,6 +22,7 @@ def open_classes(
     tta: "Tta | None" = None,
     *,
     level: int | None = None,
+    find: "Find | None" = None,
     threshold: float | None = None,
     false_rejections: float | None = None,
 ) -> "Classifier":
@@ -29,7 +31,7 @@ def open_classes(
     from frn.inference.unknown import FALSE_REJECTIONS
 
     with live_text(f"enrolling {classes}"):
-        classifier, skipped = load_classifier(classes, model, device, tta, level)
+        classifier, skipped = load_classifier(classes, model, device, tta, level, find)
     report_skipped([*skipped, *lookalikes(classifier.names)])
     if threshold is not None:
         classifier.threshold_override = threshold

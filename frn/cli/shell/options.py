@@ -81,6 +81,10 @@ TtaName = Annotated[
     Literal["none", "hflip", "views"] | None,
     typer.Option(help="hflip: mirror image (2x time). views: 4 crops (4x).", show_default="none, or the project's"),
 ]
+FindName = Annotated[
+    Literal["none", "one"] | None,
+    typer.Option(help="one: find the subject of each photo (8x time).", show_default="none, or the project's"),
+]
 Transductive = Annotated[
     bool, typer.Option("--transductive", help="Use all photos of this call to refine the classes.")
 ]

@@ -31,6 +31,7 @@ def classify(
     threshold: options.Threshold = None,
     false_rejections: options.FalseRejections = 0.05,
     tta: options.TtaName = None,
+    find: options.FindName = None,
     transductive: options.Transductive = False,
     device: options.Device = "auto",
     out: options.Answers = None,
@@ -77,7 +78,7 @@ def classify(
     console.report_skipped(skipped, all_of_them="")
 
     classifier = open_classes(
-        classes, model, device, tta, level=level, threshold=threshold, false_rejections=false_rejections
+        classes, model, device, tta, level=level, find=find, threshold=threshold, false_rejections=false_rejections
     )
     if len(classifier.names) == 1:
         console.note(f"warning: {classes} has one class: every photo is labelled {classifier.names[0]!r} or unknown")
@@ -102,8 +103,9 @@ def classify(
     if out:
         names = list(dict.fromkeys(names))
         if is_csv:
+            boxes = [] if classifier.state.search == "none" else ["box"]
             records = (named_beside(out, record) for record, _ in answers(names))
-            write_answers(out, records, classifier.names, "example_of", "near_copy_of")
+            write_answers(out, records, classifier.names, "example_of", "near_copy_of", *boxes)
             counts = f"{len(names):,} photos"
         else:
             counts = _write_lines(out, classifier, names, answers, resume, replace)

@@ -25,6 +25,7 @@ def enroll(
     model: options.ClassifierModel = None,
     level: options.Level = None,
     threshold: options.Threshold = None,
+    find: options.FindName = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace a project; the old one is kept as .bak.")] = False,
     device: options.Device = "auto",
     as_json: options.AsJson = False,
@@ -41,6 +42,7 @@ def enroll(
     from frn.estimator.loading import load_extractor
     from frn.features.feature_cache import FeatureStore
     from frn.inference.classifier import Classifier
+    from frn.inference.enrollment import listed_state
     from frn.projects.names import lookalikes
     from frn.projects.project import ModelReference, Project, is_project, save_project
     from frn.projects.session import with_unused
@@ -55,11 +57,11 @@ def enroll(
     classifier = Classifier(load_extractor(name, device, before.model.tta if before else "none"), FeatureStore())
     with console.live_text(f"enrolling {sum(map(len, found.members.values())):,} photos"):
         if before is None:
-            notes = classifier.enroll(found.members, found.others)
+            listed = listed_state(found.members, found.others)
         else:  # the threshold belongs to the model, and the head is chosen again
             same = classifier.extractor.plain_sha256 == before.model.sha256
             listed = dataclasses.replace(before.state, head=None, threshold=before.state.threshold if same else None)
-            notes = classifier.enroll_state(listed)
+        notes = classifier.enroll_state(dataclasses.replace(listed, search=find or listed.search))
     skipped = [*map(str, notes), *found.skipped]
     console.report_skipped([*found.notes, *skipped, *lookalikes(found.members)])
     if threshold is not None:

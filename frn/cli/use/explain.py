@@ -1,5 +1,6 @@
 """`frn explain`: draw the parts that decided, and the example parts that each was reconstructed from."""
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,6 +29,7 @@ def explain(
     maps: Annotated[bool, typer.Option("--maps", help="Draw the error map of each class instead.")] = False,
     top: options.Top = None,
     tta: options.TtaName = None,
+    find: options.FindName = None,
     device: options.Device = "auto",
     replace: options.Replace = False,
     as_json: options.AsJson = False,
@@ -42,6 +44,7 @@ def explain(
 
     from frn.errors import FrnError
     from frn.features.feature_cache import content_key
+    from frn.images.boxes import split_box
     from frn.images.near_copies import look
     from frn.images.opening import open_image, read_file
     from frn.inference import explanation
@@ -53,12 +56,15 @@ def explain(
         raise FrnError(f"{out}: the image's name must end in .png")
     require_writable(out, replace=replace)
     refuse_a_photo(classes, str(image), "explain")
-    photo = open_image(image)  # before enrolling, to report a wrong photo at once
-    classifier = open_classes(classes, model, device, tta, level=level)
-    crop = classifier.extractor.transform(photo)
+    open_image(image)  # before enrolling, to report a wrong photo at once
+    classifier = open_classes(classes, model, device, tta, level=level, find=find)
+    subject = classifier.subject(image)
+    crop = classifier.extractor.transform(open_image(subject))
     (feature_map,) = classifier.extractor.feature_maps(crop[None])
-    key = content_key(read_file(image))
+    key = content_key(read_file(subject))
     prediction = classifier.predict(feature_map, key, look(crop))
+    if classifier.state.search != "none":
+        prediction = dataclasses.replace(prediction, box=split_box(subject)[1])
     reasons = explanation.explain(classifier, feature_map, key, against)
     why, crops = reasons.sentence(unknown=prediction.unknown), Crops(classifier.extractor)
     error_maps = dict(zip(classifier.names, classifier.error_maps(feature_map, key), strict=True))
@@ -70,7 +76,7 @@ def explain(
             panels.append(Panel(printable(name), note, error_maps[name]))
         drawn = sheet(crop, printable(image.name), panels)
     else:
-        drawn = draw(reasons, image, crops, printable(why), printable)
+        drawn = draw(reasons, subject, crops, printable(why), printable)
     picture = io.BytesIO()
     drawn.save(picture, "PNG", pnginfo=mark())
     write_atomically(out, picture.getvalue(), replace=replace)
@@ -78,7 +84,7 @@ def explain(
         record = answer_of(str(image), prediction, top)
         explained = {name: round(prediction.explained[name], 6) for name in record.errors}
         heat = {name: rounded(error_maps[name].tolist()) for name in record.errors}
-        more = {**_record(reasons, image, crops), "explained_by": explained, "error_maps": heat}
+        more = {**_record(reasons, subject, crops), "explained_by": explained, "error_maps": heat}
         print_json(Explanation(**structs.asdict(record), out=str(out), why=why, **more))
     else:
         stdout().print(f"{printable(str(out))}: {printable(why)}")

@@ -33,6 +33,7 @@ def score(
     report: Annotated[Path | None, typer.Option("--report", help="Also write a page with the results (.html).")] = None,
     replace: options.Replace = False,
     tta: options.TtaName = None,
+    find: options.FindName = None,
     transductive: options.Transductive = False,
     device: options.Device = "auto",
     as_json: options.AsJson = False,
@@ -56,7 +57,7 @@ def score(
     from frn.evaluation.labelled import score_labelled
 
     classifier = open_classes(
-        classes, model, device, tta, level=level, threshold=threshold, false_rejections=false_rejections
+        classes, model, device, tta, level=level, find=find, threshold=threshold, false_rejections=false_rejections
     )
     with console.progress_bar("photos") as progress:
         found = score_labelled(classifier, photos.with_others, transductive=transductive, progress=progress)
@@ -69,7 +70,8 @@ def score(
     console.report_skipped(found.near_copies, all_of_them="--json and --report list them all")
     if out:
         records = (named_beside(out, record) for record in found.records)
-        write_answers(out, records, found.classes, "truth")
+        boxes = [] if classifier.state.search == "none" else ["box"]
+        write_answers(out, records, found.classes, "truth", *boxes)
     if report is not None:
         from frn.report.page import write_page
         from frn.report.score_page import score_page

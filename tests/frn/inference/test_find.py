@@ -1,12 +1,16 @@
 """The subject of a photo is found by the margin of windows of larger maps."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 from PIL import Image
+from typer.testing import CliRunner
 
+from frn.cli.main import app
 from frn.data.synthetic import draw_moth, species
 from frn.errors import FrnError
 from frn.estimator.loading import load_extractor
@@ -74,8 +78,71 @@ def test_a_small_subject_is_found_wherever_it_is(tmp_path: Path) -> None:
             file, box = split_box(finder.box(path, scorer, own))
             assert file == path
             assert box is not None
-            across = min(box.left + box.width, left + 170) - max(box.left, left)
-            down = min(box.top + box.height, top + 170) - max(box.top, top)
-            assert across * down / (box.width * box.height + 170 * 170 - across * down) > 0.4
+            assert overlap(box, Box(left, top, 170, 170)) > 0.4
     boxed = Path(box_name(str(path), Box(1, 2, 3, 4)))
     assert finder.box(boxed, scorer) == boxed  # a given box stays
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[Path, Box]]]:
+    """Photos of 600 x 400 pixels with a moth of 170 somewhere: four of each of three kinds, and where they are."""
+    root, draw = tmp_path_factory.mktemp("scenes"), np.random.default_rng(1)
+    placed: dict[str, list[tuple[Path, Box]]] = {}
+    for kind in range(3):
+        (root / f"moth {kind}").mkdir()
+        for number in range(4):
+            noise = draw.integers(0, 256, (10, 14, 3), dtype=np.uint8)
+            scene = Image.fromarray(noise).resize((600, 400), Image.Resampling.BICUBIC)
+            box = Box(int(draw.integers(430)), int(draw.integers(230)), 170, 170)
+            scene.paste(draw_moth(species(kind), draw, 170), box[:2])
+            scene.save(path := root / f"moth {kind}" / f"{number}.png")
+            placed.setdefault(path.parent.name, []).append((path, box))
+    return placed
+
+
+def overlap(one: Box, other: Box) -> float:
+    """Return the intersection of two boxes over their union."""
+    across = min(one.left + one.width, other.left + other.width) - max(one.left, other.left)
+    down = min(one.top + one.height, other.top + other.height) - max(one.top, other.top)
+    shared = max(across, 0) * max(down, 0)
+    return shared / (one.width * one.height + other.width * other.height - shared)
+
+
+def frn_json(*words: str | Path) -> list[dict[str, Any]]:
+    """Run a command with --json and return the objects that it prints."""
+    ran = CliRunner().invoke(app, [*map(str, words), "--json"])
+    assert ran.exit_code == 0, ran.output
+    return [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
+
+
+def test_one_box_per_class_finds_the_others_and_a_project_keeps_them(
+    photos: dict[str, list[tuple[Path, Box]]], tmp_path: Path
+) -> None:
+    rows = ["path,label,x,y,width,height"]
+    for name, own in photos.items():
+        boxes = [",".join(map(str, own[0][1])), ",,,", ",,,"]
+        rows += [f"{path},{name},{box}" for (path, _), box in zip(own, boxes, strict=False)]
+    (table := tmp_path / "classes.csv").write_text("\n".join(rows))
+    project = tmp_path / "moths.frn.json"
+    frn_json("enroll", table, "--out", project, "--find", "one")
+    stored = json.loads(project.read_text())
+    assert stored["find"] == "one"
+    true = {name: dict(own) for name, own in photos.items()}
+    for entry in stored["classes"]:
+        for image in entry["images"]:
+            path, box = split_box(tmp_path / image["path"])
+            assert box is not None
+            assert overlap(box, true[entry["name"]][path.resolve()]) > 0.4
+    queries = [own[3] for own in photos.values()]
+    answers = frn_json("classify", project, *(path for path, _ in queries))
+    assert [answer["label"] for answer in answers] == list(photos)
+    assert all(overlap(Box(*answer["box"]), box) > 0.4 for answer, (_, box) in zip(answers, queries, strict=True))
+    assert frn_json("classify", table, "--find", "one", *(path for path, _ in queries)) == answers
+    example, _ = photos["moth 0"][1]  # it is scored by leave-one-out, with the box that it has
+    (answer,) = frn_json("classify", project, example)
+    assert answer["example_of"] == "moth 0"
+    assert "box" not in frn_json("classify", project, example, "--find", "none")[0]
+    (written := tmp_path / "answers.csv").parent.mkdir(exist_ok=True)
+    CliRunner().invoke(app, ["classify", str(project), str(queries[0][0]), "--out", str(written)])
+    head, row = written.read_text().splitlines()
+    assert dict(zip(head.split(","), row.split(","), strict=True))["width"] == str(answers[0]["box"][2])
