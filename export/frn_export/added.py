@@ -87,18 +87,18 @@ def add_model(
     name = name or (wanted if wanted in catalogue() else split_name(wanted)[1].partition(".")[0])
     place_for(name, network.backbone)
     remove_unfinished_models()
-    found = _weights(wanted, network, weights, progress)
+    weights_file = _weights(wanted, network, weights, progress)
     try:
-        model = import_pretrained(backbone, found, size=size or network.size, method=method)
+        model = import_pretrained(backbone, weights_file, size=size or network.size, method=method)
     except FrnError as error:
         if weights is None:  # otherwise the damaged file in the cache would be used again
-            raise FrnError(f"{error}. Delete {found} and add the backbone again to fetch it.") from error
+            raise FrnError(f"{error}. Delete {weights_file} and add the backbone again to fetch it.") from error
         raise
     notes = {
         "backbone": backbone,
         "about": about or network.about,
         "licence": licence or network.licence,
-        "weights": found.name,
+        "weights": weights_file.name,
     }
     return _keep(model, name, notes, network.similarity if size in (None, network.size) and not layer else None)
 
@@ -113,9 +113,9 @@ def _keep(
     files = {EXTRACTOR: graph, **_head(model)}
     extractor = Extractor(graph, name, trusted=True)
     # Largest difference between similarities; rounding differs by less than 0.001
-    if similarity is not None and abs(found := sample_similarity(extractor) - similarity) > 0.01:
+    if similarity is not None and abs(measured := sample_similarity(extractor) - similarity) > 0.01:
         raise FrnError(
-            f"{name}: the similarity of two sample photos differs by {found:+.3f} from the expected {similarity}. "
+            f"{name}: the similarity of two sample photos differs by {measured:+.3f} from the expected {similarity}. "
             "Another version of the library may compute this network differently."
         )
     spent = extractor.milliseconds()
@@ -152,7 +152,9 @@ def _weights(wanted: str, network: Network, file: Path | None, progress: Progres
         file = packaged_weights(network.package)
         if file is None:
             raise FrnError(f"{wanted}: its weights are in a Python package: {install_command('efficientnet')}")
-    found = find_weights(network.backbone, file, download=True, progress=progress)
-    if network.sha256 and hashlib.sha256(read_regular(found, MAX_WEIGHTS)).hexdigest() != network.sha256:
-        raise FrnError(f"{found}: is not the weights file for {wanted} (expected SHA-256 {network.sha256[:12]}…)")
-    return found
+    weights_file = find_weights(network.backbone, file, download=True, progress=progress)
+    if network.sha256 and hashlib.sha256(read_regular(weights_file, MAX_WEIGHTS)).hexdigest() != network.sha256:
+        raise FrnError(
+            f"{weights_file}: is not the weights file for {wanted} (expected SHA-256 {network.sha256[:12]}…)"
+        )
+    return weights_file

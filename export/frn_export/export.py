@@ -140,8 +140,8 @@ def export_model(
         for name, graph in built.items():
             graphs[name] = graph.SerializeToString(deterministic=True)
             run = _class_error(graphs[name], name, extractor.transform)
-            found = compare_answers(classifier, f"{name}.onnx", run, allowed).require()
-            differences[f"{name.rpartition('-')[2]}_difference"] = found
+            difference = compare_answers(classifier, f"{name}.onnx", run, allowed).require()
+            differences[f"{name.rpartition('-')[2]}_difference"] = difference
     card = model_card(graphs, model.record, precision=options.precision, cost=str(cost or ""))
     paths = {name: out / f"{name}.onnx" for name in graphs} | {"card": readme}
     files = {paths[name].name: data for name, data in graphs.items()} | {readme.name: card.encode()}

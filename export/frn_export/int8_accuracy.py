@@ -77,10 +77,10 @@ def draw_sample(folder: Path, transform: EvaluationTransform, progress: Progress
 
     Raises FrnError if there are fewer than two classes, or one has too few readable images.
     """
-    found = scan(folder)
+    folders = scan(folder)
     # Images used per class, evenly spread; more would only take longer
-    thinned = tuple(files[:: -(-len(files) // 60)] for files in found.files)
-    images = load_images(ClassFolders(found.root, found.names, thinned), transform, progress=progress)
+    thinned = tuple(files[:: -(-len(files) // 60)] for files in folders.files)
+    images = load_images(ClassFolders(folders.root, folders.names, thinned), transform, progress=progress)
     if len(images.names) < 2:
         raise FrnError(
             f"{folder}: has 1 class, but checking int8 needs at least 2 with {NEEDED} images each. Add another."
@@ -109,7 +109,7 @@ def measure_cost(head: Head, before: bytes, after: bytes, sample: Sample, *, pro
             if progress:
                 progress(done + min(start + BATCH, total), 2 * total)
         features = torch.from_numpy(np.concatenate(maps))
-        found = episode_accuracies(head, features, sample.sizes, shape, episodes=range(EPISODES), seed=0)
-        return summarise(found).mean
+        accuracies = episode_accuracies(head, features, sample.sizes, shape, episodes=range(EPISODES), seed=0)
+        return summarise(accuracies).mean
 
     return Cost(shape, accuracy(before, 0), accuracy(after, total), sample.folder)

@@ -89,8 +89,8 @@ class ForeignBackbone(Backbone):
             ) from error
         network.train(training)
         if not isinstance(maps, Tensor) or maps.ndim != 4:
-            found = f"a tensor of {tuple(maps.shape)}" if isinstance(maps, Tensor) else f"a {type(maps).__name__}"
-            raise FrnError(f"{name}: returns {found}, not maps (b, d, h, w)")
+            returned = f"a tensor of {tuple(maps.shape)}" if isinstance(maps, Tensor) else f"a {type(maps).__name__}"
+            raise FrnError(f"{name}: returns {returned}, not maps (b, d, h, w)")
         _, self.d, h, w = maps.shape
         self.size, self.own_grid = size, (h, w)
         self.stride = max(1, size // max(h, w))

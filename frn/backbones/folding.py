@@ -32,6 +32,6 @@ def folded(backbone: Backbone, size: int) -> Backbone:
     like = next(backbone.parameters())  # both are compared in the precision of the weights
     noise = torch.randn(1, 3, size, size, generator=torch.Generator().manual_seed(0)).to(like)
     with torch.autocast(like.device.type, enabled=False):
-        expected, found = backbone(noise), lean(noise)
+        expected, actual = backbone(noise), lean(noise)
     # Tolerance, as a fraction of the feature map's largest value; rounding errors are a thousandth of it
-    return lean if (expected - found).abs().max() <= 1e-3 * expected.abs().max() else backbone
+    return lean if (expected - actual).abs().max() <= 1e-3 * expected.abs().max() else backbone

@@ -182,8 +182,8 @@ class TimmMaps(nn.Module):
 
     def fitted(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return the weights under timm's names without the classifier, with positions resampled to the image size."""
-        found = self.renamed(self.name, weights, self.net)
-        return {key: value for key, value in found.items() if not key.startswith(tuple(f"{h}." for h in self.heads))}
+        renamed = self.renamed(self.name, weights, self.net)
+        return {key: value for key, value in renamed.items() if not key.startswith(tuple(f"{h}." for h in self.heads))}
 
     @staticmethod
     def renamed(name: str, weights: Mapping[str, Tensor], net: nn.Module) -> Mapping[str, Tensor]:
@@ -209,8 +209,8 @@ class TimmMaps(nn.Module):
         hub = cls.hub(name)  # first, because timm depends on huggingface_hub
         from huggingface_hub import try_to_load_from_cache
 
-        found = try_to_load_from_cache(hub, "model.safetensors")
-        return [Path(found)] if isinstance(found, str) else []
+        cached = try_to_load_from_cache(hub, "model.safetensors")
+        return [Path(cached)] if isinstance(cached, str) else []
 
     @classmethod
     def hub(cls, name: str) -> str:
@@ -236,8 +236,8 @@ def _timm_config(name: str) -> dict[str, Any]:
     timm = _timm()
     if not timm.is_model(name):
         raise FrnError(f"timm:{name}: timm {timm.__version__} has no such network")
-    found = timm.get_pretrained_cfg(name)
-    return dict(found.to_dict()) if found else {"fixed_input_size": False, "classifier": ()}
+    config = timm.get_pretrained_cfg(name)
+    return dict(config.to_dict()) if config else {"fixed_input_size": False, "classifier": ()}
 
 
 ADAPTERS: dict[str, type[TorchvisionMaps] | type[TimmMaps]] = {"torchvision": TorchvisionMaps, "timm": TimmMaps}
@@ -259,8 +259,8 @@ def split_name(name: str) -> tuple[type[TorchvisionMaps] | type[TimmMaps], str, 
 
 def packaged_weights(package: str) -> Path | None:
     """Return the weights file of an installed package without importing it, or None if it is not installed."""
-    found = importlib.util.find_spec(package)
-    folders = found.submodule_search_locations if found else None
+    spec = importlib.util.find_spec(package)
+    folders = spec.submodule_search_locations if spec else None
     return next((path for folder in folders or () for path in sorted(Path(folder).rglob("*.pth"))), None)
 
 
@@ -272,8 +272,8 @@ def find_weights(name: str, file: Path | None, *, download: bool = False, progre
             raise FrnError(f"{file}: no such file")
         return file
     places = source.places(own)
-    if found := next((place for place in places if place.is_file()), None):
-        return found
+    if existing := next((place for place in places if place.is_file()), None):
+        return existing
     if download:
         try:
             return source.download(own, progress)

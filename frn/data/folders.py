@@ -66,14 +66,16 @@ def find_splits(data: Path) -> dict[str, Path]:
     """
     named = {name: split for name in list_entries(data)[1] if (split := split_named(name))}
     plain = {split for name, split in named.items() if name.lower() in SPLIT_NAMES}  # they precede longer names
-    found: dict[str, Path] = {}
+    splits: dict[str, Path] = {}
     for name, split in named.items():
         if name.lower() not in SPLIT_NAMES and (split in plain or not list_entries(data / name)[1]):
             continue
-        if split in found:
-            raise FrnError(f"{data}: both {found[split].name}/ and {name}/ are names of the split {split!r}. Keep one.")
-        found[split] = data / name
-    return {split: found[split] for split in SPLITS if split in found}
+        if split in splits:
+            raise FrnError(
+                f"{data}: both {splits[split].name}/ and {name}/ are names of the split {split!r}. Keep one."
+            )
+        splits[split] = data / name
+    return {split: splits[split] for split in SPLITS if split in splits}
 
 
 def unused_folders(data: Path, used: Collection[Path]) -> list[str]:
@@ -83,11 +85,11 @@ def unused_folders(data: Path, used: Collection[Path]) -> list[str]:
 
 def shared_classes(splits: Mapping[str, Iterable[str]]) -> list[str]:
     """Return a sentence for each class that is in several splits, from the class names of each split."""
-    found: dict[str, list[str]] = {}
+    holders: dict[str, list[str]] = {}
     for split, names in splits.items():
         for name in dict.fromkeys(names):
-            found.setdefault(name, []).append(split)
-    return [f"class {name} is in {' and '.join(each)}" for name, each in found.items() if len(each) > 1]
+            holders.setdefault(name, []).append(split)
+    return [f"class {name} is in {' and '.join(each)}" for name, each in holders.items() if len(each) > 1]
 
 
 def split_folder(data: Path, split: str) -> Path:
@@ -97,9 +99,9 @@ def split_folder(data: Path, split: str) -> Path:
     named = data / split
     folder = named if named.is_dir() else find_splits(data).get(split_named(split) or split)
     if folder is None:
-        found = sorted(entry.name for entry in data.iterdir() if entry.is_dir())
+        existing = sorted(entry.name for entry in data.iterdir() if entry.is_dir())
         raise FrnError(
-            f"{data}: has no folder {split!r} (it has {', '.join(found[:8]) or 'no folders'}). A data set has train/, "
-            "val/ and test/, each with one folder per class; `frn data prepare` makes one."
+            f"{data}: has no folder {split!r} (it has {', '.join(existing[:8]) or 'no folders'}). A data set has "
+            "train/, val/ and test/, each with one folder per class; `frn data prepare` makes one."
         )
     return folder

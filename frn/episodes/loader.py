@@ -99,8 +99,8 @@ def labels_of(dataset: Any) -> np.typing.NDArray[Any]:
     if isinstance(dataset, ConcatDataset):
         return np.concatenate([labels_of(part) for part in dataset.datasets])
     for name in ("targets", "labels", "_labels"):
-        if (found := getattr(dataset, name, None)) is not None:
-            return np.asarray(found)
+        if (labels := getattr(dataset, name, None)) is not None:
+            return np.asarray(labels)
     if (samples := getattr(dataset, "samples", None)) is not None:
         return np.asarray([label for _, label in samples])
     raise FrnError(

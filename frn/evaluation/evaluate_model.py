@@ -203,10 +203,10 @@ def _load(options: EvaluationOptions, device: torch.device, precision: Precision
     method = None if options.method in CLASSICAL else options.method
     if is_exported(Path(options.model)):
         fixed = {"method": method, "precision": options.precision != "fp32", "preset": options.transform}
-        if given := [name for name, changed in fixed.items() if changed]:
+        if changed_options := [name for name, changed in fixed.items() if changed]:
             raise FrnError(
-                f"--{given[0]}: an exported model has a fixed head, precision and preprocessing. Remove the option, or "
-                "pass the torch model."
+                f"--{changed_options[0]}: an exported model has a fixed head, precision and preprocessing. Remove the "
+                "option, or pass the torch model."
             )
         exported = Extractor.open(Path(options.model), device=options.device, threads=options.threads or 0)
         return OnnxExtractor(exported, tta=options.tta)

@@ -86,8 +86,8 @@ class Extractor:
         self.plain_sha256 = metadata.get(PLAIN, self.sha256)
         """Hash of the model without test-time augmentation; projects record this one."""
         if (version := metadata.get("frn.version")) != FEATURES_VERSION:
-            told = shorten(version, 40)
-            raise FrnError(f"{where}: has format version {told}; this program reads {FEATURES_VERSION}")
+            shown = shorten(version, 40)
+            raise FrnError(f"{where}: has format version {shown}; this program reads {FEATURES_VERSION}")
         config = parse_json(metadata, "frn.config", where, ModelConfig)
         self.transform, self.method = config.transform, config.method
         self.untrained_head = config.untrained_head
@@ -113,10 +113,10 @@ class Extractor:
     def _check_signature(self, where: str) -> None:
         side, r = self.transform.size, self.grid[0] * self.grid[1] * (4 if self.tta == "views" else 9) // 9
         both = self.session.inputs, self.session.outputs
-        found = [[(name, kind, shape[1:]) for name, kind, shape in values] for values in both]
-        d = found[1][0][2][-1] if found[1] and found[1][0][2] else None
+        signature = [[(name, kind, shape[1:]) for name, kind, shape in values] for values in both]
+        d = signature[1][0][2][-1] if signature[1] and signature[1][0][2] else None
         images, maps = ("images", "tensor(float)", [3, side, side]), ("feature_map", "tensor(float)", [r, d])
-        if found != [[images], [maps]] or not isinstance(d, int) or d < 1:
+        if signature != [[images], [maps]] or not isinstance(d, int) or d < 1:
             raise FrnError(f"{where}: its inputs and outputs do not match an extractor for {side}-pixel images")
         self.shape: tuple[int, int] = (r, d)
         """Locations r and channels d of a feature map."""

@@ -242,8 +242,8 @@ class OwnModel:
         """Return the first output for inputs by name. Raises FrnError if the run fails or takes too long."""
         if self._session is None:
             self._session = self._open()
-        (found,) = run_session(self._session, [self.outputs[0][0]], inputs)
-        return found
+        (maps,) = run_session(self._session, [self.outputs[0][0]], inputs)
+        return maps
 
     def forget(self) -> None:
         """Replace the session after a fork.
@@ -284,8 +284,8 @@ class ForeignModel:
         expected = TIME_LIMIT if images is None else max(SECONDS, 5.0 * self._seconds * len(images))
         shapes = {name: array.shape for name, array in inputs.items()}
         blobs = [np.ascontiguousarray(array).tobytes() for array in inputs.values()]
-        answer, (found,) = self._ask({"do": "run", "shapes": shapes}, blobs, expected)
-        return np.frombuffer(found, dtype=np.float32).reshape(answer["shape"])
+        answer, (maps,) = self._ask({"do": "run", "shapes": shapes}, blobs, expected)
+        return np.frombuffer(maps, dtype=np.float32).reshape(answer["shape"])
 
     def _ask(self, question: Message, blobs: list[bytes], seconds: float) -> tuple[Message, list[bytes]]:
         try:

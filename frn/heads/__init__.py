@@ -102,10 +102,10 @@ def require_trainable(name: str) -> None:
 def _factory(name: str) -> Callable[[Any], object]:
     if name in HEADS:
         return HEADS[name]
-    found = entry_points(group=GROUP, name=name)
-    if not found:
+    plugins = entry_points(group=GROUP, name=name)
+    if not plugins:
         raise FrnError(f"unknown method {name!r}; choose one of: {', '.join(head_names())}")
-    return next(iter(found)).load()
+    return next(iter(plugins)).load()
 
 
 @contextmanager

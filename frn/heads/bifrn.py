@@ -43,9 +43,9 @@ class BiFRNHead(Head):
 
     def attention_error(self, rows: Tensor, groups: Tensor) -> Tensor:
         """Return the squared error (g, m) of rows (m, 3 d), reconstructed from each of the groups (g, n, 3 d)."""
-        asked, _, value = rows.chunk(3, -1)
+        queries, _, value = rows.chunk(3, -1)
         _, keys, values = groups.chunk(3, -1)
-        attention = (asked @ keys.mT / value.shape[-1] ** 0.5).softmax(-1)  # g, m, n
+        attention = (queries @ keys.mT / value.shape[-1] ** 0.5).softmax(-1)  # g, m, n
         # Dropout of the attention between maps in training (from the authors' code)
         reconstruction = F.dropout(attention, 0.1, self.training) @ values
         return (value - reconstruction).square().sum(-1)
@@ -71,8 +71,8 @@ class SelfReconstruction(nn.Module):
     def forward(self, maps: Tensor) -> Tensor:
         """Map (n, r, d) to (n, r, d)."""
         maps = maps + positions(*maps.shape[1:], like=maps)
-        asked, keys, values = self.attention(self.before_attention(maps)).chunk(3, -1)
-        attention = (asked @ keys.mT / maps.shape[-1] ** 0.5).softmax(-1)
+        queries, keys, values = self.attention(self.before_attention(maps)).chunk(3, -1)
+        attention = (queries @ keys.mT / maps.shape[-1] ** 0.5).softmax(-1)
         # normalised like the trunk of the network, as in the code
         maps = self.after_attention(maps + self.attended(attention @ values))
         maps = maps + self.outer(F.gelu(self.inner(maps)))

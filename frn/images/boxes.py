@@ -33,9 +33,9 @@ def box_name(path: str, box: Box) -> str:
 def split_box(name: str | Path) -> tuple[Path, Box | None]:
     """Return the file of a photo and the box in its name, if any. A file that really has such a name has no box."""
     path = Path(name)
-    if "#xywh=" not in path.name or not (found := BOX.fullmatch(str(path))) or is_file(path):
+    if "#xywh=" not in path.name or not (match := BOX.fullmatch(str(path))) or is_file(path):
         return path, None
-    return Path(found[1]), Box(*map(int, found.groups()[1:]))
+    return Path(match[1]), Box(*map(int, match.groups()[1:]))
 
 
 def path_of_url(name: str) -> str:

@@ -126,8 +126,8 @@ def srgb_converter(profile: object, mode: str) -> Convert:
     If the profile is missing, damaged or for another colour space, sRGB is assumed, as in viewers.
     """
     # Size limit of a profile; profiles of printing presses are up to 2 MB
-    found = _transform(profile, mode) if isinstance(profile, bytes) and 0 < len(profile) <= (8 << 20) else None
-    return found or _plain
+    transform = _transform(profile, mode) if isinstance(profile, bytes) and 0 < len(profile) <= (8 << 20) else None
+    return transform or _plain
 
 
 def is_plain(convert: Convert) -> bool:

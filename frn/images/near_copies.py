@@ -82,12 +82,12 @@ class Looks:
 
     def holds(self, others: "Looks") -> Floats:
         """Return how well the middles of others are found in these looks, (n, m)."""
-        found = [np.zeros((0, len(others)), np.float32)]
+        shares = [np.zeros((0, len(others)), np.float32)]
         for parts in self.parts():
             rows = parts.reshape(-1, parts.shape[-1])
             best = np.maximum(*((rows @ middle.T).reshape(*parts.shape[:2], -1).max(1) for middle in others.middles))
-            found.append(best)
-        return np.concatenate(found)
+            shares.append(best)
+        return np.concatenate(shares)
 
     def nearness(self, others: "Looks", least_whole: float = LEAST_WHOLE) -> Floats:
         """Return the correlation of near copies, and 0 for other photos, (n, m)."""

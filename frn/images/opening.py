@@ -170,7 +170,7 @@ def answer(question: Message, blobs: list[bytes]) -> Answer:
         warnings.simplefilter("always")
         say.cache_clear()  # the parent filters repeated warnings
         image, whole = decode_in_process(blobs.pop(), question["where"], request)
-    told = [str(warning.message) for warning in caught if issubclass(warning.category, ShallowDataWarning)]
+    warned = [str(warning.message) for warning in caught if issubclass(warning.category, ShallowDataWarning)]
     profile = image.info.get("icc_profile")
     sent = [profile] if isinstance(profile, bytes) else []
-    return {"whole": whole, "told": told, "mode": image.mode, "size": image.size}, (*sent, image.tobytes())
+    return {"whole": whole, "told": warned, "mode": image.mode, "size": image.size}, (*sent, image.tobytes())

@@ -106,13 +106,13 @@ def read_header(path: Path) -> tuple[ModelConfig, dict[str, Any]]:
     except (OSError, safetensors.SafetensorError) as error:
         raise FrnError(f"{path}: is not a readable .safetensors file ({shorten(error)})") from error
     if metadata.get("format") != MODEL_FILE_FORMAT:
-        found = metadata.get("format")
+        form = metadata.get("format")
         raise FrnError(
-            f"{path}: is a .safetensors file, but not an frn model (its format is {found!r}, not {MODEL_FILE_FORMAT!r})"
+            f"{path}: is a .safetensors file, but not an frn model (its format is {form!r}, not {MODEL_FILE_FORMAT!r})"
         )
     if (version := metadata.get("version")) != str(MODEL_FILE_VERSION):
-        told = shorten(version, 40)
-        raise FrnError(f"{path}: has format version {told}; this frn {__version__} reads {MODEL_FILE_VERSION}")
+        shown = shorten(version, 40)
+        raise FrnError(f"{path}: has format version {shown}; this frn {__version__} reads {MODEL_FILE_VERSION}")
     try:
         config = msgspec.json.decode(metadata.get("config", ""), type=ModelConfig)
         if unknown := json.loads(metadata["config"]).keys() - asdict(config).keys():

@@ -139,8 +139,8 @@ def head_logits(model: str | Path) -> Callable[[Maps, Maps], Maps]:
 
     def logits(support: Maps, query: Maps) -> Maps:
         with torch.inference_mode():
-            found: Maps = head(torch.from_numpy(support), torch.from_numpy(query)).numpy()
-        return found
+            scores: Maps = head(torch.from_numpy(support), torch.from_numpy(query)).numpy()
+        return scores
 
     return logits
 
@@ -236,8 +236,8 @@ class Weightless(TorchFunctionMode):
     """Create tensors without memory, while a network can still compute sizes by `arange` and `linspace`."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        told = {"device": "meta"} if func in (torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn) else {}
-        return func(*args, **{**(kwargs or {}), **told})
+        device = {"device": "meta"} if func in (torch.empty, torch.zeros, torch.ones, torch.rand, torch.randn) else {}
+        return func(*args, **{**(kwargs or {}), **device})
 
 
 def _require_fit(config: ModelConfig, shapes: Mapping[str, Sequence[int]], path: Path) -> None:

@@ -138,8 +138,8 @@ def added_models() -> dict[str, ModelFiles]:
     """Return the models added by `frn models add`, by name; each has a folder that is created atomically."""
     try:
         folders = sorted(path for path in models_folder().glob("*") if NAME.fullmatch(path.name))
-        found = {folder.name: ModelFiles(folder / WEIGHTS, folder / EXTRACTOR) for folder in folders}
-        return {name: files for name, files in found.items() if is_file(files.weights)}
+        models = {folder.name: ModelFiles(folder / WEIGHTS, folder / EXTRACTOR) for folder in folders}
+        return {name: files for name, files in models.items() if is_file(files.weights)}
     except PermissionError:  # for example, a service that may not read its home folder
         return {}
 
@@ -165,8 +165,8 @@ def remove_unfinished_models() -> None:
     """Remove incomplete folders of programs that were killed while adding or removing a model."""
     with contextlib.suppress(OSError):
         for path in models_folder().iterdir():
-            if found := re.fullmatch(rf"\.({NAME.pattern})\.({PART}|{LOCK})", path.name):
-                remove_unfinished(path.with_name(found[1]))
+            if match := re.fullmatch(rf"\.({NAME.pattern})\.({PART}|{LOCK})", path.name):
+                remove_unfinished(path.with_name(match[1]))
 
 
 def remove_model(name: str) -> None:

@@ -135,12 +135,12 @@ def run_of(preset: str) -> RunSpec:
 
 
 def _read() -> dict[str, Table]:
-    found = tomllib.loads((files("frn.reproduce") / "tables.toml").read_text(encoding="utf-8"))
+    content = tomllib.loads((files("frn.reproduce") / "tables.toml").read_text(encoding="utf-8"))
     runs: dict[str, RunSpec] = {}
-    for name, entry in found["runs"].items():
+    for name, entry in content["runs"].items():
         start = runs[entry.pop("init")] if "init" in entry else None
         runs[name] = RunSpec(name=name, options=RunOptions(**entry), init=start)
-    return {name: _table(name, entry, runs) for name, entry in found["tables"].items()}
+    return {name: _table(name, entry, runs) for name, entry in content["tables"].items()}
 
 
 def _table(name: str, entry: dict[str, Any], runs: Mapping[str, RunSpec]) -> Table:

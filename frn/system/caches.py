@@ -176,8 +176,8 @@ def discard(home: Path) -> None:
 def _sweep() -> int:
     freed, past = 0, time.time() - RECENT
     for home in _our_entries():
-        if found := _BESIDE.fullmatch(home.name):
-            held = Lock(beside(home.with_name(found[1]), LOCK))
+        if match := _BESIDE.fullmatch(home.name):
+            held = Lock(beside(home.with_name(match[1]), LOCK))
             with contextlib.suppress(OSError):
                 if home.stat().st_mtime < past and held.acquire():
                     freed += _size(home)

@@ -170,11 +170,11 @@ def _meeting_place(rank: int) -> Any:  # a TCPStore; torch has no public type
         return own
     while True:
         try:
-            found = TCPStore(host, int(shared.get(MEETING)), timeout=ANSWER)
+            place = TCPStore(host, int(shared.get(MEETING)), timeout=ANSWER)
         except dist.DistError:
             continue
-        found.set_timeout(RENDEZVOUS_TIMEOUT)
-        return found
+        place.set_timeout(RENDEZVOUS_TIMEOUT)
+        return place
 
 
 def _torchrun_store() -> Any:

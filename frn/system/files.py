@@ -157,8 +157,8 @@ def is_ours(path: Path) -> bool:
 
 def _kind(path: Path) -> tuple[int | None, bytes] | None:
     """Return the kind of a file of `frn`: which mark it has and, for text, its first byte; None for other files."""
-    found = _OURS.search(data := _ends(path))
-    return found and (found.lastindex, data[: found.lastindex == 1])  # a model starts with the length of its header
+    mark = _OURS.search(data := _ends(path))
+    return mark and (mark.lastindex, data[: mark.lastindex == 1])  # a model starts with the length of its header
 
 
 def _refuse_kind(place: Path, part: Path) -> None:

@@ -73,24 +73,24 @@ def _run(words: Sequence[str], out: IO[bytes], size: Callable[[], int], progress
     # the hub's xet client writes late
     environment = os.environ | {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_XET": "1"}
     with (
-        tempfile.TemporaryFile() as told,
-        subprocess.Popen([sys.executable, "-c", *words], stdout=out, stderr=told, env=environment) as child,
+        tempfile.TemporaryFile() as errors,
+        subprocess.Popen([sys.executable, "-c", *words], stdout=out, stderr=errors, env=environment) as child,
     ):
         try:
             reached, since = size(), time.monotonic()
             while child.poll() is None:
                 time.sleep(_POLL)
-                found = size()
+                received = size()
                 if progress:
-                    progress(found)
-                if found >= reached + MIN_PROGRESS:
-                    reached, since = found, time.monotonic()
+                    progress(received)
+                if received >= reached + MIN_PROGRESS:
+                    reached, since = received, time.monotonic()
                 elif time.monotonic() - since > TIMEOUT:
-                    raise FrnError(f"only {found - reached:,} bytes arrived in {TIMEOUT:g} s")
+                    raise FrnError(f"only {received - reached:,} bytes arrived in {TIMEOUT:g} s")
         finally:
             child.kill()
             child.wait()
         if child.returncode:
-            told.seek(0)
-            lines = told.read().decode(errors="replace").strip().splitlines()
+            errors.seek(0)
+            lines = errors.read().decode(errors="replace").strip().splitlines()
             raise FrnError(lines[-1] if lines else f"the download process exited with status {child.returncode}")

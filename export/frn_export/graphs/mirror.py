@@ -37,8 +37,8 @@ def augmented(features: bytes, tta: Tta) -> bytes:
     images, maps = (list(values) for values in (plain.input, plain.output))
     r, d = (axis.dim_value for axis in maps[0].type.tensor_type.shape.dim[1:])
     if PLAIN in metadata:
-        if (found := metadata.get(TTA, "hflip")) != tta:
-            raise FrnError(f"the model already contains --tta {found}. Remove --tta {tta}, or use the plain model.")
+        if (built_in := metadata.get(TTA, "hflip")) != tta:
+            raise FrnError(f"the model already contains --tta {built_in}. Remove --tta {tta}, or use the plain model.")
         return features
     for node in plain.node:
         node.input[:] = ["m_images" if name == "images" else name for name in node.input]

@@ -157,8 +157,8 @@ class _Copy:
 
 def _depend_on_pixels(traced: onnx.GraphProto) -> set[str]:
     """Return names of values that depend on the images' contents, not only on their number."""
-    found = {"images"}
+    of_pixels = {"images"}
     for node in traced.node:
-        if node.op_type != "Shape" and not found.isdisjoint(node.input):
-            found.update(node.output)
-    return found
+        if node.op_type != "Shape" and not of_pixels.isdisjoint(node.input):
+            of_pixels.update(node.output)
+    return of_pixels

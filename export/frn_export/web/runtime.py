@@ -63,7 +63,7 @@ def find_runtime(given: Path | None) -> Runtime:
 
 
 def _from_archive(path: Path, wanted: Sequence[str]) -> list[bytes]:
-    found: dict[str, bytes] = {}
+    members: dict[str, bytes] = {}
     if path.exists():
         # Size limit of the package with its other binaries
         require_regular(path, 1 << 30)
@@ -72,15 +72,15 @@ def _from_archive(path: Path, wanted: Sequence[str]) -> list[bytes]:
             for member in archive:  # read by name and never unpacked: no path in the archive reaches the disk
                 content = archive.extractfile(member) if member.isfile() and member.size <= MAX_BYTES else None
                 if content is not None and member.name.removeprefix("package/") in wanted:
-                    found[member.name] = content.read()
+                    members[member.name] = content.read()
             while archive.fileobj is not None and archive.fileobj.read(1 << 20):
                 pass  # gzip compares its checksum at the end
     except DAMAGE as error:
         reason = getattr(error, "strerror", None) or error
         raise FrnError(f"{path}: is not an archive of {PACKAGE} ({reason}). {FETCH}.") from error
-    if missing := [name for name in wanted if f"package/{name}" not in found]:
+    if missing := [name for name in wanted if f"package/{name}" not in members]:
         raise FrnError(f"{path}: has no package/{missing[0]}. {FETCH}.")
-    return [found[f"package/{name}"] for name in wanted]
+    return [members[f"package/{name}"] for name in wanted]
 
 
 def _runtime(contents: Sequence[bytes], where: Path) -> Runtime:

@@ -60,15 +60,15 @@ def evaluate(
     knn, nearest-mean, baseline and baseline++ are fitted to the pooled features of each episode; the last two take
     seconds per episode.
     """
-    given = {name: value for name, value in locals().items() if name not in ("models", "as_json", "preset")}
+    settings = {name: value for name, value in locals().items() if name not in ("models", "as_json", "preset")}
     if per_episode and not as_json:
         raise FrnError("--per-episode only applies to --json. Remove it or add --json.")
     if len(set(models)) < len(models):
         raise FrnError("a model is named twice. Name each model once.")
-    given["per_episode"] = per_episode or len(models) > 1
+    settings["per_episode"] = per_episode or len(models) > 1
     from frn.training.presets import find_preset
 
-    given["transform"] = find_preset(preset).transform if preset else None
+    settings["transform"] = find_preset(preset).transform if preset else None
     from frn.evaluation.accuracy import paired_difference
     from frn.evaluation.evaluate_model import EvaluationOptions
     from frn.evaluation.evaluate_model import evaluate as run
@@ -79,7 +79,7 @@ def evaluate(
             raise FrnError("--method simpleshot needs a single process: run it without torchrun")
         measured = {
             model: run(
-                EvaluationOptions(model=model, **given),
+                EvaluationOptions(model=model, **settings),
                 bars=progress_bar,
                 warn=report_skipped if ranks.is_main else lambda reasons: None,
                 ranks=ranks,
@@ -115,10 +115,11 @@ def _print(result: "Result") -> None:
     if "tuned" in result:
         console.print(f"  as enrolled: {describe_accuracy(result['tuned'])}", markup=True)
     if "transductive" in result:
-        found = {name: describe_accuracy(each) for name, each in result["transductive"].items()}
-        console.print(f"  transductive: {found['balanced']}", markup=True)
+        accuracies = {name: describe_accuracy(each) for name, each in result["transductive"].items()}
+        console.print(f"  transductive: {accuracies['balanced']}", markup=True)
         console.print(
-            f"  unequal classes: {found['dirichlet_inductive']}, transductive {found['dirichlet']}", markup=True
+            f"  unequal classes: {accuracies['dirichlet_inductive']}, transductive {accuracies['dirichlet']}",
+            markup=True,
         )
 
 

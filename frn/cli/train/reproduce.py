@@ -61,8 +61,8 @@ def reproduce(
     chosen = find_table(table)
     rows = choose_rows(chosen, row or [])
     folders = _folders(data or [], sorted(set().union(*(row.data_sets for row in rows))))
-    given = {"--threads": threads, "--device": None if device == "auto" else device}
-    words = tuple(word for option, value in given.items() if value for word in (option, str(value)))
+    hardware = {"--threads": threads, "--device": None if device == "auto" else device}
+    words = tuple(word for option, value in hardware.items() if value for word in (option, str(value)))
     locations = Locations(runs=runs or out / "runs", data=folders, options=words, precision=precision)
     written = {ending: out / f"{chosen.name}.{ending}" for ending in ("md", "json")}
     for path in written.values() if read(written["json"]) is None and not dry_run else ():
@@ -71,8 +71,8 @@ def reproduce(
     if dry_run:
         return
     shown = [row for row in chosen.rows if row in rows or all(stored(m, locations) for m in row.measurements)]
-    found = report(chosen, shown, locations, missing)
-    page, result = markdown(found), to_builtins(found)
+    tables = report(chosen, shown, locations, missing)
+    page, result = markdown(tables), to_builtins(tables)
     write_atomically(written["md"], page, replace=True)
     write_atomically(written["json"], json.dumps(result, indent=1, ensure_ascii=False) + "\n", replace=True)
     if as_json:
@@ -152,8 +152,8 @@ def _list(tables: "list[Table]") -> None:
         rows: list[tuple[str, str, str]] = []
         for row in table.rows:
             cells = {shot: figure(cell.published, cell.published_ci95) for shot, cell in row.cells.items()}
-            told = ", ".join(f"{shot}-shot {published}" for shot, published in cells.items() if published)
-            rows.append((row.name, row.label, told))
+            accuracies = ", ".join(f"{shot}-shot {published}" for shot, published in cells.items() if published)
+            rows.append((row.name, row.label, accuracies))
         rows += [(entry.label, entry.command, entry.published) for entry in table.elsewhere]
         print_table(("row", "", "published"), rows)
         stdout().print()

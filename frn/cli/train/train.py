@@ -60,10 +60,10 @@ def train(
     Ctrl-C saves and stops. `--resume` continues an interrupted run, even one that was killed, with bit-identical
     results. With a larger --epochs, `--resume` extends a run.
     """
-    given = {name: value for name, value in locals().items() if name != "as_json"}
+    arguments = {name: value for name, value in locals().items() if name != "as_json"}
     from frn.training.runs.run_options import RunOptions
 
-    wanted = RunOptions(**given).configured()
+    wanted = RunOptions(**arguments).configured()
     wanted.check()  # before importing torch, to report a wrong option at once
 
     from frn.system.distributed import joined

@@ -82,16 +82,16 @@ def _events(folder: Path) -> Iterator[Callable[[StepReport | ValidationReport], 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
     """Turn the first Ctrl-C or SIGTERM into a request to stop; the second one ends the program at once."""
-    asked = False
+    interrupted = False
 
     def ask(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        asked = True
+        nonlocal interrupted
+        interrupted = True
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield lambda: asked
+        yield lambda: interrupted
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

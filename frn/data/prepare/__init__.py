@@ -175,11 +175,11 @@ def _download(name: str, benchmark: Benchmark, sources: Sequence[Path], progress
 def _compare(sources: Sources, name: str, counts: dict[str, tuple[int, int]], official: Counts) -> None:
     totals = {**counts, "all": (sum(c for c, _ in counts.values()), sum(n for _, n in counts.values()))}
     for part, (classes, images) in official.items():
-        found = totals.get(part, (0, 0))
-        if found[0] != classes or (images is not None and found[1] != images):
+        counted = totals.get(part, (0, 0))
+        if counted[0] != classes or (images is not None and counted[1] != images):
             whose = "in all" if part == "all" else f"in {part}"
             published = f"{classes} classes" + ("" if images is None else f" and {images:,} images")
             raise FrnError(
-                f"{sources}: {found[0]} classes and {found[1]:,} images {whose}, but {name} has {published}. Pass "
+                f"{sources}: {counted[0]} classes and {counted[1]:,} images {whose}, but {name} has {published}. Pass "
                 "all of it, or accept it with --unofficial."
             )

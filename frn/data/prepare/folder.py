@@ -40,11 +40,11 @@ def plan_own(sources: Sources, split: SampledSplit) -> Plan:
     If a random split is requested, names are ignored. Raises FrnError if an image is not in a class folder, or only
     some images have a split.
     """
-    found = sources.images()
-    bare = [image for image in found if len(image.parts) < 3]
+    images = sources.images()
+    bare = [image for image in images if len(image.parts) < 3]
     if bare:
         raise FrnError(f"{'/'.join(bare[0].parts)}: is not in a class folder ({len(bare)} such images)")
-    by_name = {} if split != SampledSplit() else {image.parts[:-2]: _split_of(image) for image in found}
+    by_name = {} if split != SampledSplit() else {image.parts[:-2]: _split_of(image) for image in images}
     named = sorted({part for part in by_name.values() if part is not None})
     if named and None in by_name.values():
         without = next("/".join(parts) for parts, part in by_name.items() if part is None)
@@ -53,21 +53,23 @@ def plan_own(sources: Sources, split: SampledSplit) -> Plan:
             "classes with --val and --test."
         )
     if len(named) > 1:
-        parts = [by_name[image.parts[:-2]] for image in found]
+        parts = [by_name[image.parts[:-2]] for image in images]
         by = f"by folder names: {', '.join(named)}"
     else:
-        sampled = _draw({image.parts[-2] for image in found}, split)
-        parts = [sampled[image.parts[-2]] for image in found]
+        sampled = _draw({image.parts[-2] for image in images}, split)
+        parts = [sampled[image.parts[-2]] for image in images]
         by = "at random: --val {:g} --test {:g} --seed {}".format(*split.shares, split.seed or 0)
     named_in: dict[str, set[str]] = {}
-    for part, image in zip(parts, found, strict=True):
+    for part, image in zip(parts, images, strict=True):
         named_in.setdefault(str(part), set()).add(image.parts[-2])
     if shared := shared_classes({part: sorted(named_in[part]) for part in SPLITS if part in named_in}):
         raise FrnError(
             f"{shared[0]} ({len(shared)} such classes), but a few-shot test needs classes that training has not seen. "
             "Split the classes with --val and --test."
         )
-    items = [Item(str(part), image.parts[-2], image.parts[-1], image) for part, image in zip(parts, found, strict=True)]
+    items = [
+        Item(str(part), image.parts[-2], image.parts[-1], image) for part, image in zip(parts, images, strict=True)
+    ]
     return Plan(items, skipped=sources.skipped(), by=by)
 
 

@@ -173,9 +173,9 @@ class Sources(ExitStack):
             elif parts and member.isfile():
                 extract: Any = partial(archive.extractfile, member)  # never None, because it is a regular file
                 order = (self._archives, member.offset_data)
-                found = Found((stem, *parts), member.size, extract, f"{path}: {member.name}", order)
-                members["/".join(parts)] = found
-                yield found
+                file = Found((stem, *parts), member.size, extract, f"{path}: {member.name}", order)
+                members["/".join(parts)] = file
+                yield file
             if count % 256 == 0:
                 self.progress(raw.tell() // MEBIBYTE, max(1, size // MEBIBYTE))
         for parts, name in links:
@@ -191,9 +191,11 @@ class Sources(ExitStack):
             while block := file.read(8 * MEBIBYTE):
                 digest.update(block)
                 self.progress(file.tell() // MEBIBYTE, total)
-        if (found := digest.hexdigest()) != expected:
+        if (actual := digest.hexdigest()) != expected:
             what = _looks_like(path) or "Download it again, or accept it with --unofficial"
-            raise FrnError(f"{path}: its MD5 checksum is {found}, but the released {path.name} has {expected}. {what}.")
+            raise FrnError(
+                f"{path}: its MD5 checksum is {actual}, but the released {path.name} has {expected}. {what}."
+            )
 
 
 def _loose(path: Path, parts: tuple[str, ...]) -> Found:

@@ -157,4 +157,4 @@ def check_places(items: Sequence[Item], out: Path, *, is_known: bool = False, up
 def count(items: Sequence[Item]) -> dict[str, tuple[int, int]]:
     """Return the number of classes and images of each split."""
     labels = {split: [item.label for item in items if item.split == split] for split in SPLITS}
-    return {split: (len(set(found)), len(found)) for split, found in labels.items() if found}
+    return {split: (len(set(names)), len(names)) for split, names in labels.items() if names}

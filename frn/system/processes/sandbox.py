@@ -69,12 +69,12 @@ class SandboxedWorker:
             assert process.stdin is not None
             with self._limited(process, seconds):
                 write(process.stdin, {**question, "seconds": seconds}, blobs)
-                answer, found = _answer(process)
+                answer, arrays = _answer(process)
         if "refused" in answer:
             raise FrnError(str(answer["refused"]))
         if "stopped" in answer:
             raise WorkerKilledError(str(answer["stopped"]))
-        return answer, found
+        return answer, arrays
 
     @contextlib.contextmanager
     def _limited(self, process: subprocess.Popen[bytes], seconds: float) -> Iterator[None]:
@@ -94,8 +94,8 @@ class SandboxedWorker:
             self.close()
             if not isinstance(error, OSError | EOFError | ValueError):
                 raise
-            told = f"took longer than {seconds:g} s" if late.is_set() else "exited without an answer"
-            raise WorkerKilledError(told) from error
+            reason = f"took longer than {seconds:g} s" if late.is_set() else "exited without an answer"
+            raise WorkerKilledError(reason) from error
         finally:
             timer.cancel()
 
@@ -173,14 +173,14 @@ def serve(target: str, memory: int) -> None:
             return
         with _alarm(question["seconds"] + _GRACE):
             try:
-                answer, found = handler(question, blobs)
+                answer, arrays = handler(question, blobs)
             except FrnError as error:
-                answer, found = {"refused": str(error)}, ()
+                answer, arrays = {"refused": str(error)}, ()
             except MemoryError:
-                answer, found = {"stopped": f"took more than {memory >> 20} MiB of memory"}, ()
+                answer, arrays = {"stopped": f"took more than {memory >> 20} MiB of memory"}, ()
             except Exception as error:
-                answer, found = {"stopped": f"failed ({shorten(error)})"}, ()
-            write(answers, answer, found)
+                answer, arrays = {"stopped": f"failed ({shorten(error)})"}, ()
+            write(answers, answer, arrays)
 
 
 def _limit_memory(most: int) -> None:

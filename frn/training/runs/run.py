@@ -148,13 +148,13 @@ class RunFolder:
         training["run"].pop("compiled", None)  # in runs of frn 0.2.0
         differing = changes(training["run"], run)
         if differing and not lengthens(training["run"], run):
-            told = ", ".join(differing[:4])
+            listed = ", ".join(differing[:4])
             raise FrnError(
-                f"{self.path}: was started with different settings ({told}). Use the same settings, or another --out."
+                f"{self.path}: was started with different settings ({listed}). Use the same settings, or another --out."
             )
         if training.get("pixels", self.pixels) != self.pixels and self.writes:
-            told = "photos have changed since the run last trained; it continues with the current ones"
-            warnings.warn(f"{self.path}: {told}", FrnWarning, stacklevel=2)
+            change = "photos have changed since the run last trained; it continues with the current ones"
+            warnings.warn(f"{self.path}: {change}", FrnWarning, stacklevel=2)
         tensors = read_tensors(self.last)
         model.load_state_dict({name: t for name, t in tensors.items() if not name.startswith((OPTIMIZER, STAGE))})
         try:

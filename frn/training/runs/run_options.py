@@ -107,8 +107,8 @@ class RunOptions:
         """Raise FrnError for options that cannot work, before anything is read."""
         name, preset = self.preset, self.overridden()
         stage, idle = ("trains on episodes", ("batch",)) if preset.trains_on_episodes else ("pre-trains", OF_EPISODES)
-        if given := [f"--{option}" for option in idle if getattr(self, option) is not None]:
-            raise FrnError(f"{given[0]} has no effect, because preset {name!r} {stage}. Remove it.")
+        if useless := [f"--{option}" for option in idle if getattr(self, option) is not None]:
+            raise FrnError(f"{useless[0]} has no effect, because preset {name!r} {stage}. Remove it.")
         if self.backbone is not None and ":" in self.backbone:
             raise FrnError(
                 f"--backbone {self.backbone}: pretrained backbones cannot be trained. "
