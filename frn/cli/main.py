@@ -13,7 +13,7 @@ from frn.cli.shell.help import prepare, show_help
 from frn.cli.train.data import app as data_app
 from frn.cli.train.evaluate import evaluate
 from frn.cli.train.reproduce import reproduce
-from frn.cli.train.train import presets, train
+from frn.cli.train.train import finetune, presets, train
 from frn.cli.use.cache import app as cache_app
 from frn.cli.use.classify import classify
 from frn.cli.use.enroll import enroll
@@ -93,6 +93,7 @@ app.command(rich_help_panel="Use a model")(score)
 app.command(rich_help_panel="Use a model")(group)
 app.command(rich_help_panel="Use a model")(export)
 app.add_typer(models_app, name="models", rich_help_panel="Use a model")
+app.command(rich_help_panel="Train and measure")(finetune)
 app.command(rich_help_panel="Train and measure")(train)
 app.command("eval", rich_help_panel="Train and measure")(evaluate)
 app.command(rich_help_panel="Train and measure")(presets)

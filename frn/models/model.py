@@ -70,7 +70,7 @@ class Model(nn.Module):
         self.d = self.backbone.d
         self.head: Head = build_head(config.method, self.d)
         self.adapter: nn.Linear | None = None
-        """Linear map of the channels after the backbone; only models that frn 0.2.0 fine-tuned have one."""
+        """Linear map of the channels after the backbone; None unless the model is fine-tuned."""
         self.register_buffer("mean", torch.tensor(config.mean).view(3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(config.std).view(3, 1, 1), persistent=False)
 
@@ -95,6 +95,12 @@ class Model(nn.Module):
         with torch.autocast(maps.device.type, enabled=False):
             adapted: Tensor = self.adapter(maps)
         return adapted
+
+    def adapt(self, channels: Maps) -> None:
+        """Apply a map of the channels, (d, d), to all feature maps, after an earlier one if there is any."""
+        weight, earlier = torch.from_numpy(channels.T), self.adapter
+        self.adapter = nn.Linear(self.d, self.d, bias=False).requires_grad_(False)
+        self.adapter.weight.copy_(weight if earlier is None else weight @ earlier.weight)
 
     def folded(self) -> "Model":
         """Return this model in evaluation mode with a backbone that extracts features faster; the rest is shared."""

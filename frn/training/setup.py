@@ -62,7 +62,7 @@ def new_model(preset: Preset, seed: int, init: Model | None = None, like: ModelC
                 "networks. Remove --init."
             )
         if init.adapter is not None:
-            raise FrnError("--init was fine-tuned by frn 0.2.0. Give the model that it started from.")
+            raise FrnError("--init was adapted by `frn finetune`. Give the model that it started from.")
         model.backbone.load_state_dict(init.backbone.state_dict())
         if init.config.method == preset.method:
             model.head.load_state_dict(init.head.state_dict())

@@ -24,6 +24,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("asse
 BLOCK = re.compile(r"```(sh|console)\n(.*?)```", re.DOTALL)
 ONLY_READ = {
     "train": "trains: tests/frn/cli/test_commands.py",
+    "finetune": "enrolls eight times: tests/frn/estimator/test_finetuning.py",
     "eval": "thousands of episodes of a data set: tests/frn/cli/test_commands.py",
     "reproduce": "trains: tests/frn/reproduce/test_reproduce.py",
     "data": "reads the archives of a benchmark: tests/frn/data/test_benchmarks.py",
@@ -31,6 +32,8 @@ ONLY_READ = {
     "models remove": "removes what was added: tests/frn/cli/test_models.py",
     "export --web": "needs onnxruntime-web: tests/export/web",
     "--classes birds.frn.json": "ten seconds; the same with a folder is run",
+    "export --model": "needs a run of `frn finetune`",
+    "--model runs/mine": "needs a run of `frn finetune`",
     "--model resnet18": "needs a network of others",
 }
 """Commands that are not run here, each with the reason and the page."""

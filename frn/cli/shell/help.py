@@ -15,6 +15,7 @@ EXAMPLES = {
     "explain": ("frn explain birds new.jpg --out why.png",),
     "score": ("frn score birds labelled-birds --report score.html",),
     "export": ("frn export --out exported --classes birds", "frn export --web page --classes birds"),
+    "finetune": ("frn finetune photos --out runs/mine",),
     "train": ("frn train demo", "frn train cifar-fs-conv4 --data data/cifar-fs --out runs/frn"),
     "eval": ("frn eval runs/frn --data data/cifar-fs", "frn eval conv4 --data data/cifar-fs --shot 1 --json"),
     "reproduce": ("frn reproduce --list", "frn reproduce cub-cropped --data cub-cropped=data/cub"),

@@ -52,6 +52,7 @@ RESULTS: dict[str, tuple[Any, ...]] = {
     "eval": (record("Evaluation", EVALUATED, {"method": str}),),
     "presets": (Preset, dict[str, Preset]),
     "train": (record("Trained", TRAINED, {"test": list[Result]}),),
+    "finetune": (record("Finetuned", {"start": float, **TRAINED}),),
     "reproduce": (Report, list[Report]),
     "export": (
         record("Exported", EXPORTED, ALSO_EXPORTED, more=True),

@@ -265,7 +265,7 @@ def test_an_unwritable_folder_is_reported_before_the_work(tmp_path: Path) -> Non
     assert told == f"error: {closed / 'x.html'}: cannot be written (no permission for {closed})\n"
 
 
-@pytest.mark.parametrize("command", ["score", "enroll"])
+@pytest.mark.parametrize("command", ["score", "finetune", "enroll"])
 def test_a_photo_instead_of_classes_is_a_file_without_classes(command: str) -> None:
     words = [MOTHS] if command == "score" else ["--out", "x.frn.json"]
     assert (
