@@ -14,7 +14,7 @@ spread equally over the cells that it covers.
 Shape letters: r locations, k examples, d channels, c = h w cells.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
@@ -100,8 +100,10 @@ class Rebuilt:
         """Return the share of each example in what the class rebuilds of a part, or of the photo, (k,)."""
         return self.origin(box).sum((1, 2))
 
-    def sources(self, box: Box | None = None, most: int = 3, side: float = 0.5) -> list[Source]:
-        """Return the example parts with the largest shares; they do not overlap.
+    def sources(
+        self, box: Box | None = None, most: int = 3, side: float = 0.5, *, one_each: bool = False
+    ) -> list[Source]:
+        """Return the example parts with the largest shares; they do not overlap, or are the best of each photo.
 
         An example part has `side` of the height and width of the map, rounded up to cells; with `side=0` it is a cell.
         """
@@ -114,7 +116,7 @@ class Rebuilt:
         for place in np.argsort(-shares, axis=None, kind="stable"):
             number, y, x = (int(axis) for axis in np.unravel_index(place, shares.shape))
             part, photo = Box(x, y, wide, high), self.photos[number]
-            if not any(s.photo is photo and s.box.overlaps(part) for s in sources):
+            if not any(s.photo is photo and (one_each or s.box.overlaps(part)) for s in sources):
                 sources.append(Source(photo, part, float(shares[number, y, x])))
             if len(sources) == most:
                 break
@@ -196,8 +198,16 @@ class Explanation:
         return parts
 
 
-def explain(classifier: Classifier, maps: Maps, key: str | None = None, against: str | None = None) -> Explanation:
+def explain(
+    classifier: Classifier,
+    maps: Maps,
+    key: str | None = None,
+    against: str | None = None,
+    find: Callable[[str], Maps] | None = None,
+) -> Explanation:
     """Explain the decision for a photo with map (r, d) between the best class and another one.
+
+    `find` returns the map of an example by its content key; by default, `Classifier.example_maps` finds all of them.
 
     The other one is `against` or, by default, the second best. If `key` is that of an example, the example is removed
     from its class. Raises FrnError if `against` does not exist or is the best class, or the head is not FRN's.
@@ -213,7 +223,8 @@ def explain(classifier: Classifier, maps: Maps, key: str | None = None, against:
     if against is not None and against not in errors:
         shown = ", ".join(islice(errors, 10)) + ", …" * (len(errors) > 10)
         raise FrnError(f"no class is named {against!r}. The classes are {shown}")
-    examples, counts = classifier.example_maps(), [len(entry.supports) for entry in classifier.state.classes]
+    find = find or classifier.example_maps().__getitem__
+    counts = [len(entry.supports) for entry in classifier.state.classes]
 
     def rebuilt(name: str) -> Rebuilt:
         entry = next(entry for entry in classifier.state.classes if entry.name == name)
@@ -221,7 +232,7 @@ def explain(classifier: Classifier, maps: Maps, key: str | None = None, against:
         allowance = classifier.classes[name].allowance
         if len(photos) < len(entry.supports):
             allowance = without_one(allowance, len(entry.supports), min(counts))
-        pool = np.stack([examples[photo.key] for photo in photos]) if photos else np.zeros((0, *maps.shape), np.float32)
+        pool = np.stack([find(photo.key) for photo in photos]) if photos else np.zeros((0, *maps.shape), np.float32)
         return rebuild(name, photos, maps, pool, classifier.head, classifier.extractor, allowance)
 
     other = against or (others[0] if others else None)

@@ -228,6 +228,28 @@ class FakeEngine(EngineClient):
                 tell(self._answer(path, alone=len(paths) == 1))
             tell({"event": "progress", "done": number, "total": len(paths)})
 
+    def op_explain(self, tell: OnEvent, path: str, examples: int) -> dict[str, Any]:
+        """The first two classes; cell n of 6 is rebuilt from the examples in turn, the first from example n."""
+
+        def rebuilt(entry: dict[str, Any]) -> dict[str, Any]:
+            paths = [support["path"] for support in entry["supports"]][:examples]
+            sources = [
+                [
+                    {"path": paths[(cell + place) % len(paths)], "box": [0.0, 0.0, 0.5, 0.5], "share": 0.5 / 2**place}
+                    for place in range(len(paths))
+                ]
+                for cell in range(6)
+            ]
+            return {"id": entry["id"], "explained": [0.5] * 6, "examples": paths, "sources": sources}
+
+        return {
+            "sentence": "why it is so",
+            "grid": [2, 3],
+            "shares": [0.1, 0.1, 0.1, 0.1, 0.5, 0.1],
+            "parts": [{"box": [1 / 3, 0.5, 1 / 3, 0.5], "share": 0.5}],
+            "classes": [rebuilt(entry) for entry in self.classes["classes"] if entry["supports"]][:2],
+        }
+
     def _answer(self, path: str, *, alone: bool) -> dict[str, Any]:
         own = Path(path).name.partition("-")[0]
         scores = [

@@ -37,6 +37,24 @@ def test_error_maps_are_for_the_likeliest_class(engine: Engine, moths: Path) -> 
     assert np.shape(next(iter(answer["maps"].values()))) == (4, 4)
 
 
+def test_an_answer_is_explained_by_parts_of_the_photo_and_of_examples(
+    engine: Engine, members: dict[str, list[Path]]
+) -> None:
+    engine.done("classes", state=engine.state(first(members, 3)))
+    path = str(members["moth 40"][5])
+    (answer,) = engine.ask("query", paths=[path]).told("answer")
+    why = engine.done("explain", path=path, examples=2)
+    assert [one["id"] for one in why["classes"]] == [score["id"] for score in answer["scores"][:2]]
+    assert (why["grid"], sum(why["shares"])) == ([4, 4], pytest.approx(1))
+    assert 1 <= len(why["parts"]) <= 5
+    for one in why["classes"]:
+        assert (len(one["examples"]), len(one["sources"]), len(one["explained"])) == (2, 16, 16)
+        for sources in one["sources"]:
+            assert {source["path"] for source in sources} == set(one["examples"])
+            assert sorted((source["share"] for source in sources), reverse=True) == [s["share"] for s in sources]
+    assert "none.png" in engine.ask("explain", path=str(members["moth 40"][5].with_name("none.png")), examples=2).reason
+
+
 def test_models_are_compared_by_leave_one_out(engine: Engine, members: dict[str, list[Path]]) -> None:
     classes = {name: [str(path) for path in paths[:3]] for name, paths in members.items()}
     asked = engine.ask("compare", classes=classes, models=["conv4"])

@@ -191,6 +191,56 @@ class AskClasses(Request[None], op="query", queue="compute"):
     """Whether the photos refine the classes before they are scored."""
 
 
+class ExamplePart(TypedDict):
+    """The part of an example photo that a class rebuilds most of a cell from."""
+
+    path: str
+    box: list[float]
+    """Left, top, width and height in fractions of the network's crop."""
+    share: float
+    """Its share of what the class rebuilds of the cell."""
+
+
+class Rebuilt(TypedDict):
+    """How a class rebuilds a photo, cell by cell, row after row."""
+
+    id: int
+    explained: list[float]
+    examples: list[str]
+    """Paths of the examples that it rebuilds most of the photo from, the most first."""
+    sources: list[list[ExamplePart]]
+    """The best part of each of these examples, the largest share first."""
+
+
+class DecidingPart(TypedDict):
+    """A part of a photo."""
+
+    box: list[float]
+    share: float
+    """Share of the decision."""
+
+
+class Why(TypedDict):
+    """Why a photo is of one class rather than of another (`frn.inference.explanation`)."""
+
+    sentence: str
+    grid: list[int]
+    """Height and width of the grid of cells."""
+    shares: list[float]
+    """Share of each cell in the decision."""
+    parts: list[DecidingPart]
+    classes: list[Rebuilt]
+    """The best class and, if there is one, the other."""
+
+
+class ExplainPhoto(Request[Why], op="explain", queue="compute"):
+    """Explain an answer."""
+
+    path: str
+    examples: int = 6
+    """Number of examples of each class."""
+
+
 class GroupPhotos(Request[list[list[str]]], op="group", queue="compute"):
     """Group unlabelled photos into probable classes, the largest group first."""
 

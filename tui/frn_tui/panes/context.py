@@ -43,6 +43,8 @@ class Context:
         """Called after every change: screens over the workspace."""
         self.open: Callable[[str], object] = lambda path: None
         """Opens a project, a bundle or a folder."""
+        self.show_example: Callable[[str], object] = lambda path: None
+        """Shows an example among the photos of its class."""
         self.browsed = "."
         self._job_began = 0.0
 

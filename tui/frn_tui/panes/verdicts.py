@@ -8,6 +8,7 @@ from frn_tui.dialogs.dialogs import AskText, Choose
 from frn_tui.document.queries import best_score
 from frn_tui.document.review_state import OTHER
 from frn_tui.panes.context import Context
+from frn_tui.panes.why import show_why
 from frn_tui.terminal.text import count_of, display_name, percent, share_of
 
 CALIBRATED = "calibrated threshold"
@@ -119,6 +120,11 @@ class Judging:
         if paths := [answer["path"] for answer in self.judged()]:
             self.context.edit(lambda session: session.drop(paths), f"removed {count_of(len(paths), 'answer')}")
             self.context.controller.listener()
+
+    def action_why(self) -> None:
+        answer = next((answer for answer in self.judged() if "scores" in answer), None)
+        if answer is not None:
+            self.context.start(show_why, self.context, answer["path"], group="why")
 
     def action_copy(self) -> None:
         lines = []

@@ -70,6 +70,7 @@ class Workspace(KeyedScreen[None]):
         self.services: list[object] = [self.query_pane.picture, threshold, exports, self.project_bar]
         self.query_pane.services = [exports, threshold, self.project_bar, self]
         self.focused_pane = "classes"
+        self.context.show_example = self.show_example
 
     def compose(self) -> ComposeResult:
         yield self.project_bar
@@ -132,6 +133,14 @@ class Workspace(KeyedScreen[None]):
         gallery = self.photos_pane.gallery
         gallery.cursor = gallery.paths.index(path)
         gallery.focus()
+
+    def show_example(self, path: str) -> None:
+        """Go to an example, above whatever screen."""
+        holders = self.controller.session.state.holders().values()
+        if (class_id := next((entry.id for entry, support in holders if str(support.path) == path), None)) is not None:
+            while self.app.screen is not self:
+                self.app.pop_screen()
+            self.show_found(class_id, path)
 
     @on(Gallery.Opened)
     def ask_about_example(self, event: Gallery.Opened) -> None:
@@ -228,7 +237,7 @@ class Workspace(KeyedScreen[None]):
             "review": query.answers,
             "next-answer": len(query.answers) > 1,
             "map": answer is not None and answer.get("maps"),
-            "right": answer is not None and "scores" in answer,
+            **dict.fromkeys(("right", "why"), answer is not None and "scores" in answer),
             "none-of-these": photos if self._in_focus == "photos" else answer is not None and "scores" in answer,
             **dict.fromkeys(("rename", "sort", "find", "ask"), session.state.classes),
             **dict.fromkeys(("next-outlier", "misfits"), self.photos_pane.misfits),

@@ -31,6 +31,8 @@ class Picture:
     """Number of an image of pixels."""
     photo: tuple[int, int] = (0, 0)
     """Width and height of the photo in pixels."""
+    crop: Box = WHOLE
+    """The network's crop, in fractions of the visible part."""
 
     @property
     def is_pixels(self) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from rich.segment import Segment
 from rich.style import Style
@@ -27,6 +27,7 @@ STEP = 2.0
 """Zoom factor of a key."""
 MAX_ZOOM = 16.0
 MIDDLE = (0.5, 0.5)
+Corners = tuple[int, int, int, int]
 
 
 @dataclass
@@ -37,6 +38,16 @@ class PicturesWanted(Message):
     requests: Sequence[RenderPreview]
     provide: Callable[[RenderPreview, Picture | None], None]
     """Accepts an image, or None if it could not be rendered."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A frame around a part of a photo."""
+
+    box: Sequence[float]
+    """Left, top, width and height in fractions of the network's crop."""
+    text: str = ""
+    kind: Literal["mark", "faint"] = "mark"
 
 
 class Preview(Widget, can_focus=True):
@@ -58,7 +69,7 @@ class Preview(Widget, can_focus=True):
         Binding("up,k", "pan(0, -1)", "Up", show=False),
         Binding("down,j", "pan(0, 1)", "Down", show=False),
     ]
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"preview--empty"}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"preview--empty", "preview--mark", "preview--faint"}
 
     mode: reactive[Mode] = reactive("half", init=False)
     empty_text: reactive[str] = reactive("", init=False)
@@ -77,6 +88,7 @@ class Preview(Widget, can_focus=True):
         self._heat: Heat | None = None
         self._wanted: RenderPreview | None = None
         self._wanting = False
+        self._marks: list[Mark] = []
         self._drawn: tuple[Offset, Offset] | None = None
         """Cells where the mouse button was pressed and where the mouse is now, relative to the picture."""
 
@@ -180,18 +192,53 @@ class Preview(Widget, can_focus=True):
         x, y = event.offset - margins(picture, self.size)
         return Offset(min(max(x, 0), picture.columns - 1), min(max(y, 0), picture.rows - 1))
 
-    def _with_box(self, strip: Strip, y: int, picture: Picture, style: Style) -> Strip:
-        """Draw the part of a line that belongs to the frame of the box."""
-        if self._drawn is None:
+    def _with_frame(self, strip: Strip, row: int, place: Offset, corners: Corners, style: Style, mark: Mark) -> Strip:
+        """Draw the part of a row of the picture, which starts at `place`, that belongs to a frame."""
+        left, top, right, bottom = corners
+        if left == right or not top <= row <= bottom:
             return strip
-        x, down = margins(picture, self.size)
-        left, top, right, bottom = _corners(*self._drawn)
-        if left == right or not top <= (row := y - down) <= bottom:
+        is_edge, width = row in (top, bottom), right - left - 1
+        if mark.kind == "faint" and not is_edge:  # only the corners: fewer cells change
             return strip
-        inner, bar = strip.crop(x + left + 1, x + right), Strip([Segment("│", style)])
-        if row in (top, bottom):
-            inner, bar = Strip([Segment("─" * (right - left - 1), style)]), Strip([Segment("+", style)])
-        return Strip.join([strip.crop(0, x + left), bar, inner, bar, strip.crop(x + right + 1)])
+        line = f"+{mark.text * (row == top):─<{width}.{width}}+" if is_edge else ""
+        ends = (
+            (line[: len(mark.text) * (row == top) + 2], line[-2:])
+            if mark.kind == "faint"
+            else (line, "")
+            if line
+            else ("│", "│")
+        )
+        start, end = place.x + left, place.x + right + 1
+        inner = strip.crop(start + len(ends[0]), end - len(ends[1]))
+        drawn = [Strip([Segment(text, style)]) for text in ends]
+        return Strip.join([strip.crop(0, start), drawn[0], inner, drawn[1], strip.crop(end)])
+
+    def mark(self, marks: Sequence[Mark]) -> None:
+        """Frame parts of the photo; later ones cover earlier ones."""
+        if list(marks) != self._marks:
+            self._marks = list(marks)
+            self.refresh()
+
+    def _corners_of(self, picture: Picture, box: Sequence[float]) -> Corners:
+        """Return the cells at the corners of a part of the network's crop: left, top, right and bottom."""
+        left, top, right, bottom = picture.crop
+        x, y, width, height = box
+        across = [picture.columns * (left + at * (right - left)) for at in (x, x + width)]
+        down = [picture.rows * (top + at * (bottom - top)) for at in (y, y + height)]
+        corners = (round(across[0]), round(down[0]), round(across[1]) - 1, round(down[1]) - 1)
+        last = (picture.columns - 1, picture.rows - 1) * 2
+        first, upper, end, lower = (min(max(at, 0), most) for at, most in zip(corners, last, strict=True))
+        return first, upper, end, lower
+
+    def fraction_at(self, offset: Offset) -> tuple[float, float] | None:
+        """Return the point of the network's crop, in fractions of its sides, at a place on the screen."""
+        if self.picture is None or not self.region.contains_point(offset):
+            return None
+        x, y = offset - self.region.offset - margins(self.picture, self.size)
+        left, top, right, bottom = self.picture.crop
+        across = ((x + 0.5) / self.picture.columns - left) / (right - left)
+        down = ((y + 0.5) / self.picture.rows - top) / (bottom - top)
+        return (across, down) if 0 <= across < 1 and 0 <= down < 1 else None
 
     def on_resize(self, _: events.Resize) -> None:
         self._want()
@@ -204,7 +251,14 @@ class Preview(Widget, can_focus=True):
         base = self.visual_style.rich_style
         if self.picture is not None and self.mode != "none":
             strip = Strip(picture_line(self.picture, y, self.size, base), width)
-            return self._with_box(strip, y, self.picture, base)
+            place = margins(self.picture, self.size)
+            for mark in self._marks:
+                style = self.get_visual_style(f"preview--{mark.kind}").rich_style
+                corners = self._corners_of(self.picture, mark.box)
+                strip = self._with_frame(strip, y - place.y, place, corners, style, mark)
+            if self._drawn is not None:
+                strip = self._with_frame(strip, y - place.y, place, _corners(*self._drawn), base, Mark(WHOLE))
+            return strip
         style = self.get_visual_style("preview--empty").rich_style
         text = "images are off" if self._path and self.mode == "none" else self.empty_text
         lines = [part for line in text.splitlines() for part in wrap(line, max(width, 1)) or [""]][:height]
@@ -226,7 +280,7 @@ class Preview(Widget, can_focus=True):
             self.app.post_message(PicturesWanted(self, [] if request is None else [request], self.provide))
 
 
-def _corners(one: Offset, other: Offset) -> tuple[int, int, int, int]:
+def _corners(one: Offset, other: Offset) -> Corners:
     """Return left, top, right and bottom of the cells between two corners, these included."""
     (left, right), (top, bottom) = sorted((one.x, other.x)), sorted((one.y, other.y))
     return left, top, right, bottom

@@ -9,7 +9,10 @@ import numpy as np
 
 from frn.errors import FrnError
 from frn.features.extractor import Embedded as Found
+from frn.features.feature_cache import Maps
 from frn.inference.classifier import Classifier
+from frn.inference.explanation import Box, explain
+from frn.inference.explanation import Rebuilt as Explained
 from frn.ridge.unlabelled.groups import group
 from frn_tui.client.protocol import (
     MAPPED,
@@ -17,8 +20,13 @@ from frn_tui.client.protocol import (
     ClassScore,
     Compared,
     CompareModels,
+    DecidingPart,
+    ExamplePart,
+    ExplainPhoto,
     GroupPhotos,
     ModelScore,
+    Rebuilt,
+    Why,
 )
 from frn_tui.engine.classes.enrolled_classes import EnrolledClasses
 from frn_tui.engine.models import Models, describe
@@ -72,6 +80,46 @@ def _answers(
             heat = dict(zip(classifier.names, classifier.error_maps(each.maps, each.key), strict=True))
             answer["maps"] = {str(entry.id): heat[entry.name].tolist() for entry in entries[:MAPPED]}
         yield answer
+
+
+def explain_photo(classes: EnrolledClasses, request: ExplainPhoto, job: Job) -> Why:
+    """Explain an answer. Raises FrnError if the photo cannot be read, or the head is not FRN's."""
+    classifier, models = classes.current, classes.models
+    ((_, outcome),) = models.read(job, [request.path])
+    if isinstance(outcome, FrnError):
+        raise outcome
+
+    def find(key: str) -> Maps:
+        if (maps := models.find(key)) is None:
+            raise FrnError("the classes are being read again. Try again in a moment.")
+        return maps
+
+    found = explain(classifier, outcome.maps, outcome.key, find=find)
+    unknown = classifier.predict(outcome.maps, outcome.key).unknown
+    h, w = found.shares.shape
+    ids = {entry.name: entry.id for entry in classifier.state.classes}
+
+    def rebuilt(one: Explained) -> Rebuilt:
+        order = np.argsort(-one.of_photos(), kind="stable")[: request.examples].tolist()
+        shown = [str(one.photos[number].path) for number in order]
+        cells = [Box(x, y, 1, 1) for y, x in np.ndindex(h, w)]
+        sources = [
+            [
+                ExamplePart(path=str(s.photo.path), box=list(s.box.within((h, w))), share=s.share)
+                for s in one.sources(cell, len(one.photos), one_each=True)
+                if str(s.photo.path) in shown
+            ]
+            for cell in cells
+        ]
+        return Rebuilt(id=ids[one.name], explained=list(map(one.explained, cells)), examples=shown, sources=sources)
+
+    return Why(
+        sentence=found.sentence(unknown=unknown),
+        grid=[h, w],
+        shares=found.shares.ravel().tolist(),
+        parts=[DecidingPart(box=list(part.box.within((h, w))), share=part.share) for part in found.parts()],
+        classes=[rebuilt(one) for one in (found.best, found.other) if one is not None],
+    )
 
 
 def group_photos(models: Models, request: GroupPhotos, job: Job) -> list[list[str]]:

@@ -65,7 +65,7 @@ class Previews:
             data = "\n".join(map("\t".join, sixel_rows(pixels, rows, request.cell[0], request.colours)))
         else:
             cells = encode(pixels)
-        return Picture(request.mode, columns, rows, cells, view, (width, height), data, photo=size)
+        return Picture(request.mode, columns, rows, cells, view, (width, height), data, photo=size, crop=box)
 
     def photo(self, name: str, longest: int) -> tuple[Pixels, tuple[int, int]]:
         """Return the pixels (h, w, 3) of a photo, and the width and height of the file's upright image.
