@@ -8,7 +8,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +22,13 @@ from frn.features.extractor import Extractor, Tta
 from frn.features.feature_cache import Maps
 from frn.features.onnx_runtime import Device, OwnModel
 from frn.inference.classifier import Classifier, Prediction
+from frn.inference.enrollment import listed_state
 from frn.models.zoo import DEFAULT_MODEL, resolve
 from frn.projects.class_files import class_files
 from frn.projects.project import Document, ModelReference, Project, load_project, save_project
 from frn.projects.session import (
     Duplicate,
+    Find,
     State,
     Support,
     build_state,
@@ -65,6 +67,7 @@ class FewShotClassifier:
         *,
         threshold: float | None = None,
         tta: Tta = "none",
+        find: Find | bool = "none",
         device: Device = "auto",
     ) -> None:
         """Set the parameters; the model is opened at first use.
@@ -74,6 +77,8 @@ class FewShotClassifier:
             threshold: fraction of a photo that a class must reconstruct; None calibrates it from the examples.
             tta: "hflip" averages a photo with its mirror image: more accurate, but takes twice as long. "views" joins
                 four crops of the whole photo, for subjects that are small or off-centre; takes four times as long.
+            find: "one" or True classifies the subject of each photo, which is searched for; examples must be files, and
+                those without a box are found from those with one. "auto" does so if leave-one-out says that it gains.
             device: device of the extractor; "auto" uses CUDA if it is available.
 
         Raises FrnError if the model does not exist.
@@ -84,6 +89,7 @@ class FewShotClassifier:
         self.model = model
         self.threshold = check_threshold(threshold)
         self.tta: Tta = tta
+        self.find: Find | bool = find
         self.device: Device = device
         self._forget()
 
@@ -189,7 +195,7 @@ class FewShotClassifier:
     def error_map(self, photo: Photo) -> NDArray[np.float32]:
         """Return the squared reconstruction error of every location for every class, (way, h, w)."""
         classifier = self._fitted.classifier
-        (found,) = embed_all(classifier.extractor, [photo])
+        (found,) = embed_all(classifier.extractor, [photo], classifier)
         return classifier.error_maps(found.maps, found.key)
 
     def score(self, X: Sequence[Photo], y: Iterable[Any]) -> float:  # noqa: N803
@@ -236,7 +242,7 @@ class FewShotClassifier:
         path = expanded(path)
         project = load_project(path)
         name, state = project.model.locate(path.parent), project.state
-        loaded = cls(name, threshold=state.threshold, device=device, tta=project.model.tta)
+        loaded = cls(name, threshold=state.threshold, device=device, tta=project.model.tta, find=state.search)
         classifier, skipped = load_classifier(path, device=device)
         for each in skipped:
             warnings.warn(str(each), stacklevel=2)
@@ -329,6 +335,7 @@ class FewShotClassifier:
             raise FrnError(
                 "the classes were fitted with a different model or tta: fit them again, or restore the parameters"
             )
+        search, photos = self._searched(extractor, before, photos, labels)
         found = list(embed_all(extractor, photos))
         if fitted:
             check_kind(labels, fitted.labels)
@@ -340,7 +347,7 @@ class FewShotClassifier:
         for photo, name, each in zip(photos, named[-len(labels) :], found, strict=True):
             examples[name].append(Support.of(path_of(photo), each.key))
         state, duplicates = build_state(examples.items())
-        state = _renumbered(state, before)
+        state = dataclasses.replace(_renumbered(state, before), search=search)
         _refuse_contradictions(duplicates, examples)
         looks = {**(fitted.looks if fitted else {}), **{each.key: each.look for each in found}}
         copies = find_copies(state, looks)
@@ -363,6 +370,37 @@ class FewShotClassifier:
             copies = fitted.classifier.copies | copies
         self._fitted.classifier.copies = copies
 
+    def _searched(
+        self, extractor: Extractor, before: State, photos: Sequence[Photo], labels: Labels
+    ) -> tuple[Find, Sequence[Photo]]:
+        """Return whether photos are searched for their subject, and the new examples with the boxes that were found.
+
+        Raises FrnError if they must be searched and are not files.
+        """
+        search: Find = {True: "one", False: "none"}.get(self.find, self.find)  # type: ignore[arg-type, assignment]
+        if search not in get_args(Find):
+            raise FrnError(f"find must be True, False or one of {', '.join(get_args(Find))}, not {self.find!r}")
+        if search == "none":
+            return search, photos
+        if not all(isinstance(photo, str | Path) for photo in photos):
+            raise FrnError("find needs examples that are files. Save them, or leave find off.")
+        names = list(map(str, labels.tolist()))
+        members = {entry.name: [s.path for s in entry.supports] for entry in before.classes}
+        for name, photo in zip(names, photos, strict=True):
+            members.setdefault(name, []).append(path_of(photo))
+        classifier, listed = Classifier(extractor), listed_state(members)
+        if search == "auto":
+            for note in classifier.enroll_state(dataclasses.replace(listed, search="auto"))[-1:]:
+                warnings.warn(str(note), FrnWarning, stacklevel=4)
+            search = classifier.state.search
+        if search == "none":
+            return search, photos
+        boxed = classifier.finder.boxed_examples(listed, classifier.store)
+        paths = {entry.name: [s.path for s in entry.supports] for entry in boxed.classes}
+        for entry in before.classes:
+            del paths[entry.name][: len(entry.supports)]
+        return search, [paths[name].pop(0) for name in names]
+
     def _adopt(
         self,
         extractor: Extractor,
@@ -378,7 +416,7 @@ class FewShotClassifier:
     ) -> None:
         classifier = Classifier(extractor)
         classifier.threshold_override = None if threshold is None else float(threshold)  # JSON needs a float
-        classifier.adopt(state, maps)
+        classifier.adopt(classifier.remember_photos(state), maps)
         classifier.mark_others({other.key: others[other.key] for other in state.others if other.key in others})
         classifier.maps = {key: maps[key] for key in state.holders()}
         self._now = Fitted(classifier, labels, opened, document, listed, looks)

@@ -4,13 +4,14 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from frn.errors import FrnError
 from frn.estimator.labels import Labels
-from frn.estimator.photos import Photo, list_photos, open_photo
+from frn.estimator.photos import Photo, list_photos, open_photo, path_of
 from frn.features.extractor import Embedded, Extractor, Prepared
 from frn.inference.classifier import Classifier, Prediction
 from frn.projects.project import Document
@@ -78,27 +79,37 @@ class Fitted:
 
     def outcomes(self, photos: Iterable[Photo], transductive: bool = False) -> Iterator[Prediction | FrnError]:
         """Yield predictions and errors of photos, in order and in batches; all at once if `transductive`."""
-        return self.classifier.answers(embed(self.classifier.extractor, photos), transductive=transductive)
+        embedded = embed(self.classifier.extractor, photos, self.classifier)
+        return self.classifier.answers(embedded, transductive=transductive)
 
 
-def embed(extractor: Extractor, photos: Iterable[Photo]) -> Iterator[Embedded | FrnError]:
-    """Yield feature maps of photos, or errors, in order and in batches."""
+def embed(
+    extractor: Extractor, photos: Iterable[Photo], classifier: Classifier | None = None
+) -> Iterator[Embedded | FrnError]:
+    """Yield feature maps of photos, or errors, in order and in batches: those of their subjects for `classifier`."""
     remaining = iter(photos)
     while batch := list(itertools.islice(remaining, extractor.batch)):
-        yield from extractor.embed([_seen(extractor, photo) for photo in batch])
+        yield from extractor.embed([_seen(extractor, photo, classifier) for photo in batch])
 
 
-def embed_all(extractor: Extractor, photos: Iterable[Photo]) -> Iterator[Embedded]:
+def embed_all(
+    extractor: Extractor, photos: Iterable[Photo], classifier: Classifier | None = None
+) -> Iterator[Embedded]:
     """Embed a list of photos as `embed` does. Raises FrnError if one of them cannot be read."""
-    for found in embed(extractor, list_photos(photos)):
+    for found in embed(extractor, list_photos(photos), classifier):
         if isinstance(found, FrnError):
             raise found
         yield found
 
 
-def _seen(extractor: Extractor, photo: Photo) -> Prepared | FrnError:
+def _seen(extractor: Extractor, photo: Photo, classifier: Classifier | None) -> Prepared | FrnError:
+    searches = classifier is not None and classifier.state.search != "none"
     try:
+        if classifier and searches and isinstance(photo, str | Path):
+            photo = classifier.subject(path_of(photo))
         key, image = open_photo(photo)
+        if classifier and searches and not isinstance(photo, str | Path):
+            image = classifier.subject_in(image)
         return Prepared(key, extractor.transform(image))
     except FrnError as error:
         return error

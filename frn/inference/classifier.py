@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from frn.errors import FrnError
 from frn.features.extractor import Embedded, Extractor
@@ -134,9 +135,33 @@ class Classifier:
         (unreadable, or repeated); whether the head comes from the project. Raises FrnError if all photos of
         all classes are missing, or a class has photos, but none that can be read.
         """
-        notes = self._enroll(replace(state, classes=tuple(entry for entry in state.classes if entry.supports)))
+        listed = replace(state, classes=tuple(entry for entry in state.classes if entry.supports))
+        notes = self._enroll(listed) if state.search != "auto" else self._choose(listed)
         self.threshold_override = state.threshold
         return notes
+
+    def _choose(self, listed: State) -> list[FrnError]:
+        """Enroll classes, and search for subjects if leave-one-out says that it gains.
+
+        Both ways, the example photos are classified like new ones: whole, or their subjects.
+        """
+        self._enroll(replace(listed, search="none"))
+        examples = [s for entry in self.state.classes if len(entry.supports) > 1 for s in entry.supports]
+        examples = examples[:: stride(len(examples), "one")]
+        rates = []
+        if len(self.names) > 1 and examples:
+            whole = self.finder.left_out(
+                self.state, examples, [*self.classes.values()], self.head, self.example_maps(), self.store, whole=True
+            )
+            notes = self._enroll(replace(listed, search="one"))
+            assert self.left_out is not None  # it has been enrolled
+            rates = [float((errors.argmin(1) == labels).mean()) for errors, labels, *_ in (whole, self.left_out)]
+        why = "leave-one-out needs two classes, one of them with two photos"
+        if rates:
+            why = f"leave-one-out is right for {rates[1]:.0%} of the examples with it, {rates[0]:.0%} without"
+        if not rates or rates[1] <= rates[0]:
+            return [*self._enroll(replace(listed, search="none")), FrnError(f"subjects are not searched for: {why}")]
+        return [*notes, FrnError(f"subjects are searched for: {why}")]
 
     @property
     def finder(self) -> Finder:
@@ -145,15 +170,15 @@ class Classifier:
             self._finder = Finder(self.extractor)
         return self._finder
 
-    def _searched(self, listed: State) -> State:
-        """Return a state whose examples have the boxes that were found, and remember the whole photo of each."""
-        paths = [support.path for entry in listed.classes for support in entry.supports]
-        boxed = self.finder.boxed_examples(listed, self.store)
+    def remember_photos(self, state: State) -> State:
+        """Remember the whole photo of each example if subjects are searched for; return the state with their hash."""
+        if state.search == "none":
+            return replace(state, whole_photos="")
+        paths = [support.path for entry in state.classes for support in entry.supports]
         keys = self.extractor.keys([split_box(path)[0] for path in paths], self.store)
-        boxes = [support.path for entry in boxed.classes for support in entry.supports]
-        self._boxes = {key: path for key, path in zip(keys, boxes, strict=True) if isinstance(key, str)}
+        self._boxes = {key: path for key, path in zip(keys, paths, strict=True) if isinstance(key, str)}
         whole = json.dumps([key if isinstance(key, str) else "" for key in keys])
-        return replace(boxed, whole_photos=hashlib.blake2b(whole.encode(), digest_size=16).hexdigest())
+        return replace(state, whole_photos=hashlib.blake2b(whole.encode(), digest_size=16).hexdigest())
 
     def read(
         self, paths: Iterable[Path], store: FeatureStore | None = None
@@ -177,9 +202,16 @@ class Classifier:
         assert isinstance(self.scorer, Reconstruction)  # the finder refuses other heads
         return self.finder.located(path, self.scorer.joined)
 
+    def subject_in(self, image: Image.Image) -> Image.Image:
+        """Return the part of an upright RGB image that shows its subject."""
+        assert isinstance(self.scorer, Reconstruction)  # the finder refuses other heads
+        left, top, width, height = self.finder.box_in(image, self.scorer.joined)
+        return image.crop((left, top, min(left + width, image.width), min(top + height, image.height)))
+
     def _enroll(self, listed: State) -> list[FrnError]:
         if listed.search != "none":
-            listed = self._searched(listed)
+            listed = self.finder.boxed_examples(listed, self.store)
+        listed = self.remember_photos(listed)
         paths = [support.path for entry in listed.classes for support in entry.supports]
         state, notes = usable(listed, self.extractor.keys(paths, self.store))
         copies = stored_copies(self.store, state, self.extractor)
@@ -310,12 +342,10 @@ class Classifier:
         assert self.left_out is not None  # just computed
         counts = [len(entry.supports) for entry in state.classes]
         head = with_gamma(self.head, *self.left_out[:2], counts, self.extractor.prior)
-        if kept := head_of(state, self.extractor):
-            self.uses_project_head = not are_alike(kept, head)
-            head = kept
-        else:
-            store_head(self.store, state, self.extractor, head)
-        return head
+        store_head(self.store, state, self.extractor, head)
+        kept = head_of(state, self.extractor) or head
+        self.uses_project_head = not are_alike(kept, head)
+        return kept
 
     def classify(
         self, paths: Iterable[Path], *, transductive: bool = False

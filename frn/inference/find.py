@@ -34,8 +34,10 @@ from frn.ridge.parameters import HeadParameters
 from frn.ridge.tuning import tune_classes
 from frn.ridge.unequal import without_one
 
-SCALES = (1.0, 1.5, 2.0)
-"""Shorter sides at which a photo is searched, relative to the model's: windows of its whole, 2/3 and 1/2."""
+SCALES = (1.5, 2.0)
+"""Shorter sides at which a photo is searched, relative to the model's: windows of 2/3 and 1/2 of its shorter side."""
+CLOSER = 1.5
+"""Scale at which the best of the smaller windows is searched again, for subjects of a third of the photo."""
 LONGEST = 1024
 """Longest side at which a photo is searched, in pixels; bounds the work for panoramas."""
 
@@ -50,6 +52,8 @@ class Window:
     """Mean error of the other classes minus that of the best class."""
     column: int
     """The best class."""
+    energy: float
+    """Mean squared length of its locations."""
 
 
 def window_means(values: NDArray[np.floating], grid: tuple[int, int]) -> Array:
@@ -70,6 +74,10 @@ def margins(errors: Array, energies: Array, own: int | None = None) -> tuple[Arr
     way = errors.shape[-1]
     others = (errors.sum(-1) - least) / (way - 1) if way > 1 else energies
     return others - least, best
+
+
+Scaled = tuple[Pixels, list[Maps], tuple[int, int]]
+"""Pixels of a photo that is scaled down, its maps (H, W, d) at each scale, and its full width and height."""
 
 
 class Finder:
@@ -97,10 +105,35 @@ class Finder:
         """
         if split_box(path)[1] is not None:
             return path
-        pixels, size = decode_whole(read_file(path), path, LONGEST)
-        windows = (window for window in self.windows(pixels, scorer, own))
-        best = max(windows, key=lambda window: window.margin)
-        return Path(box_name(str(path), pixel_box(best.box, size)))
+        return Path(box_name(str(path), self.best(self.scaled_maps(path), scorer, own)))
+
+    def box_in(self, image: Image.Image, scorer: ClassScorer) -> Box:
+        """Return the box of the subject of an upright RGB image that is not a file."""
+        small = image.copy()
+        small.thumbnail((LONGEST, LONGEST), Image.Resampling.BILINEAR)
+        return self.best(self.scaled(np.asarray(small), image.size), scorer)
+
+    def best(self, scaled: Scaled, scorer: ClassScorer, own: int | None = None) -> Box:
+        """Return the window with the largest margin, in pixels of the photo."""
+        pixels, maps, size = scaled
+        windows = list(self.windows(maps, scorer, own))
+        left, top, width, height = windows[-1].box
+        x, y, across, down = pixel_box(windows[-1].box, (pixels.shape[1], pixels.shape[0]))
+        inside = self.maps(pixels[y : y + down, x : x + across], CLOSER)
+        # Its energy becomes that of the window in the whole photo, so that their margins can be compared.
+        (closer,) = self.windows([inside * np.float32(np.sqrt(windows[-1].energy))], scorer, own)
+        part = closer.box
+        box = left + part[0] * width, top + part[1] * height, part[2] * width, part[3] * height
+        windows.append(replace(closer, box=box))
+        return pixel_box(max(windows, key=lambda window: window.margin).box, size)
+
+    def scaled_maps(self, path: Path) -> Scaled:
+        """Return the maps of a photo at each scale. Raises FrnError if it cannot be read."""
+        return self.scaled(*decode_whole(read_file(path), path, LONGEST))
+
+    def scaled(self, pixels: Pixels, size: tuple[int, int]) -> Scaled:
+        """Return the maps of the pixels of a photo, whose full width and height are `size`, at each scale."""
+        return pixels, [self.maps(pixels, scale) for scale in SCALES], size
 
     def located(self, path: Path, scorer: ClassScorer, own: int | None = None) -> Path:
         """Return what `box` does, or the name of a photo that cannot be read."""
@@ -157,10 +190,12 @@ class Finder:
         head: HeadParameters,
         feature_maps: Mapping[str, Maps],
         store: FeatureStore | None,
+        *,
+        whole: bool = False,
     ) -> tuple[Array, NDArray[np.intp], Array, Array]:
         """Return errors (n, way), classes (n,), energies (n,) and distances (n, way) of examples as new photos.
 
-        The whole photo of each is searched with its class enrolled without it.
+        The whole photo of each is searched with its class enrolled without it or, with `whole`, classified whole.
         """
         counts = [len(entry.supports) for entry in state.classes]
         columns = {s.key: column for column, entry in enumerate(state.classes) for s in entry.supports}
@@ -171,7 +206,8 @@ class Finder:
             more = without_one(classes[own].allowance, counts[own], min(counts))
             rest.append(replace(enroll(np.stack(others), head), allowance=more))
             scorer = ClassScorer([*classes[:own], rest[-1], *classes[own + 1 :]])
-            paths.append(self.located(split_box(support.path)[0], scorer))
+            photo = split_box(support.path)[0]
+            paths.append(photo if whole else self.located(photo, scorer))
         read = [outcome for _, outcome in self.extractor.read(paths, store=store)]
         maps = np.stack(
             [
@@ -179,25 +215,26 @@ class Finder:
                 for support, outcome in zip(examples, read, strict=True)
             ]
         )
-        whole = ClassScorer(classes)
-        errors, distances = whole.class_error(maps).astype(np.float64), whole.centres.distance(maps)
+        together = ClassScorer(classes)
+        errors, distances = together.class_error(maps).astype(np.float64), together.centres.distance(maps)
         for row, (each, own) in enumerate(zip(rest, labels.tolist(), strict=True)):
             errors[row, own] = ClassScorer([each]).class_error(maps[row, None])[0, 0]
             offset = maps[row].mean(0, dtype=np.float64) - each.centre
-            distances[row, own] = np.square(offset).sum() / whole.centres.scale
+            distances[row, own] = np.square(offset).sum() / together.centres.scale
         return errors, labels, energy(maps), distances
 
-    def windows(self, pixels: Pixels, scorer: ClassScorer, own: int | None = None) -> Iterator[Window]:
-        """Yield the best window of a photo (H, W, 3) at each scale."""
+    def windows(self, scaled: Sequence[Maps], scorer: ClassScorer, own: int | None = None) -> Iterator[Window]:
+        """Yield the best window of each map (H, W, d)."""
         h, w = self.grid
-        for scale in SCALES:
-            maps = self.maps(pixels, scale)
+        for maps in scaled:
             errors, length = scorer.location_error(maps), np.vecdot(maps, maps)[..., None]
             errors += length * scorer.allowances
-            found, best = margins(window_means(errors, (h, w)), window_means(length, (h, w))[..., 0], own)
+            energies = window_means(length, (h, w))[..., 0]
+            found, best = margins(window_means(errors, (h, w)), energies, own)
             y, x = np.unravel_index(found.argmax(), found.shape)
             rows, columns = maps.shape[:2]
-            yield Window((x / columns, y / rows, w / columns, h / rows), float(found[y, x]), int(best[y, x]))
+            box = x / columns, y / rows, w / columns, h / rows
+            yield Window(box, float(found[y, x]), int(best[y, x]), float(energies[y, x]))
 
     def maps(self, pixels: Pixels, scale: float) -> Maps:
         """Return the map (H, W, d) of a photo whose shorter side is `scale` times that of the model's images."""

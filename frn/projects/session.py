@@ -22,8 +22,8 @@ from frn.projects.names import normal
 from frn.ridge.parameters import HeadParameters
 from frn.system.archives import zip_around
 
-Find = Literal["none", "one"]
-"""Whether the subject of each photo is searched for (`inference.find`)."""
+Find = Literal["none", "one", "auto"]
+"""Whether the subject of each photo is searched for (`inference.find`); `auto` is decided on enrolling."""
 MAX_NAME = 200
 MAX_CLASSES = 10_000
 

@@ -82,7 +82,7 @@ TtaName = Annotated[
     typer.Option(help="hflip: mirror image (2x time). views: 4 crops (4x).", show_default="none, or the project's"),
 ]
 FindName = Annotated[
-    Literal["none", "one"] | None,
+    Literal["none", "one", "auto"] | None,
     typer.Option(help="one: find the subject of each photo (8x time).", show_default="none, or the project's"),
 ]
 Transductive = Annotated[

@@ -115,7 +115,13 @@ def test_clones_copy_only_the_parameters(small: FewShotClassifier) -> None:
     original = FewShotClassifier(Path("conv4"), threshold=0.25, device="cpu").fit(*photos())
     other = clone(original)
     assert other.get_params() == original.get_params()
-    assert other.get_params() == {"model": Path("conv4"), "threshold": 0.25, "tta": "none", "device": "cpu"}
+    assert other.get_params() == {
+        "model": Path("conv4"),
+        "threshold": 0.25,
+        "tta": "none",
+        "find": "none",
+        "device": "cpu",
+    }
     assert not hasattr(other, "classes_")
     assert is_classifier(other)
     assert other.set_params(threshold=None, model="conv4").get_params()["model"] == "conv4"

@@ -1,6 +1,7 @@
 """The subject of a photo is found by the margin of windows of larger maps."""
 
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from typer.testing import CliRunner
 from frn.cli.main import app
 from frn.data.synthetic import draw_moth, species
 from frn.errors import FrnError
-from frn.estimator.loading import load_extractor
+from frn.estimator.few_shot import FewShotClassifier
+from frn.estimator.loading import load_classifier, load_extractor
 from frn.features.any_size import any_size
 from frn.features.extractor import Tta
 from frn.images.boxes import Box, box_name, split_box
@@ -146,3 +148,46 @@ def test_one_box_per_class_finds_the_others_and_a_project_keeps_them(
     CliRunner().invoke(app, ["classify", str(project), str(queries[0][0]), "--out", str(written)])
     head, row = written.read_text().splitlines()
     assert dict(zip(head.split(","), row.split(","), strict=True))["width"] == str(answers[0]["box"][2])
+
+
+def test_the_library_finds_subjects_in_files_and_in_memory(
+    photos: dict[str, list[tuple[Path, Box]]], tmp_path: Path
+) -> None:
+    members = {
+        name: [box_name(str(own[0][0]), own[0][1]), *(str(path) for path, _ in own[1:3])]
+        for name, own in photos.items()
+    }
+    queries = [own[3][0] for own in photos.values()]
+    classifier = FewShotClassifier(find=True).fit(members)
+    assert classifier.predict(queries).tolist() == list(photos)
+    assert classifier.predict([Image.open(path) for path in queries]).tolist() == list(photos)
+    errors = np.stack([classifier.error_map(path) for path in queries])
+    assert errors.mean((2, 3)).argmin(1).tolist() == [0, 1, 2]
+    classifier.save(path := tmp_path / "x.frn.json")
+    answers = frn_json("classify", path, *queries)
+    expected = classifier.predict_proba(queries)
+    assert np.allclose([list(answer["probabilities"].values()) for answer in answers], expected, atol=2e-6)
+    for other in (pickle.loads(pickle.dumps(classifier)), FewShotClassifier.load(path)):
+        assert np.array_equal(other.predict_proba(queries), expected)
+    with pytest.raises(FrnError, match="find needs examples that are files"):
+        FewShotClassifier(find=True).fit({"a": [np.zeros((50, 50, 3), np.uint8)]})
+    with pytest.raises(FrnError, match="find must be True, False or one of none, one, auto, not 'two'"):
+        FewShotClassifier(find="two").fit(members)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("small", [True, False])
+def test_auto_searches_if_subjects_are_small(
+    photos: dict[str, list[tuple[Path, Box]]], tmp_path: Path, small: bool
+) -> None:
+    rows = ["path,label,x,y,width,height"]
+    for number, (name, own) in enumerate(photos.items()):
+        for place, (path, box) in enumerate(own[:3]):
+            if not small:
+                draw_moth(species(number), np.random.default_rng(place), 192).save(
+                    path := tmp_path / f"{name}{place}.png"
+                )
+            rows.append(f"{path},{name}," + (",".join(map(str, box)) if small else ",,,"))
+    (table := tmp_path / "classes.csv").write_text("\n".join(rows))
+    classifier, notes = load_classifier(table, find="auto")
+    assert classifier.state.search == ("one" if small else "none")
+    assert str(notes[-1]).startswith("subjects are searched for" if small else "subjects are not searched for")

@@ -1,0 +1,254 @@
+"""Measure the search for the subject of each photo (`frn.inference.find`).
+
+    python assets/benchmarks/find.py --boxed raccoons --boxed cards/train --pasted cub --backgrounds scenes
+
+`--boxed` are photos with annotated boxes (a folder or file, as for `frn enroll`), of which those with exactly one box
+are used; all sources together are one set. `--pasted` are data sets (DATA/val/CLASS/photo), whose photos are pasted at
+a random place into a photo of `--backgrounds`, a folder of folders, so that they cover `--share` of its shorter side.
+Accuracy in percent, as the mean of the draws:
+
+    whole                    whole photos everywhere
+    boxed examples           boxes on the examples, new photos whole
+    boxed, found             boxes on the examples, the subject of each new photo found
+    one box, found           one box per class; the other examples and the new photos found
+    whole, found             no box: whole examples, the subject of each new photo found
+    all boxed                boxes on the new photos as well
+    filling                  the photos before they are pasted, whole
+    filling, found           the same, searched all the same
+    overlap                  intersection of the found box and the true one over their union (row `boxed, found`)
+
+The last lines give the milliseconds to embed a photo, whole and with the search, on one core.
+"""
+
+import argparse
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from bench.photos import draw_classes, pooled_classes
+from numpy.typing import NDArray
+from PIL import Image
+
+from frn.cli.shell.console import print_table
+from frn.data.folders import scan
+from frn.estimator.loading import load_extractor
+from frn.features.extractor import Extractor
+from frn.features.feature_cache import Maps
+from frn.images.boxes import Box, box_name, split_box
+from frn.images.opening import open_image
+from frn.inference.find import Finder, Scaled
+from frn.models.zoo import DEFAULT_MODEL
+from frn.projects.class_files import class_files
+from frn.ridge.enrolment import ClassScorer, enroll
+from frn.ridge.tuning import tune_by_leave_one_out
+
+WAY, SIDE, LEAST = 5, 128, 16
+SHAPES = (1.0, 4 / 3, 3 / 4, 3 / 2)
+"""Width of a photo with a pasted subject relative to its height."""
+Classes = dict[str, list[Path]]
+
+
+class Memory(Finder):
+    """A finder that keeps what it has computed."""
+
+    def __init__(self, extractor: Extractor) -> None:
+        super().__init__(extractor)
+        self.scaled: dict[Path, Scaled] = {}
+        self.embedded: dict[Path, Maps] = {}
+
+    def scaled_maps(self, path: Path) -> Scaled:
+        """Return the maps of a photo at each scale, from memory."""
+        if path not in self.scaled:
+            self.scaled[path] = super().scaled_maps(path)
+        return self.scaled[path]
+
+    def embed(self, paths: Sequence[Path]) -> Maps:
+        """Return the maps (n, r, d) of photos or boxes of photos, from memory."""
+        for path in paths:
+            if path not in self.embedded:
+                pixels = self.extractor.transform(open_image(path))
+                (self.embedded[path],) = self.extractor.feature_maps(pixels[None])
+        return np.stack([self.embedded[path] for path in paths])
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Photos with boxes: the examples of each class, and queries with their classes."""
+
+    examples: list[list[Path]]
+    queries: list[Path]
+    labels: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, classes: Sequence[Sequence[Path]], shot: int, queries: int, draws: np.random.Generator) -> "Draw":
+        """Draw from classes of enough photos."""
+        drawn = [[paths[place] for place in draws.permutation(len(paths))] for paths in classes]
+        chosen = [path for paths in drawn for path in paths[shot : shot + queries]]
+        return cls([paths[:shot] for paths in drawn], chosen, np.repeat(np.arange(len(classes)), queries))
+
+
+def paste(path: Path, background: Path, share: float, draws: np.random.Generator) -> tuple[Image.Image, Box]:
+    """Return a larger photo that contains a photo at a random place, and its box."""
+    photo, scene = open_image(path), open_image(background)
+    photo.thumbnail((SIDE, SIDE))
+    shape = SHAPES[draws.integers(len(SHAPES))]
+    short = round(min(photo.size) / share)
+    size = max(round(short * max(shape, 1)), photo.width), max(round(short / min(shape, 1)), photo.height)
+    scale = max(size[0] / scene.width, size[1] / scene.height)
+    larger = scene.resize((max(round(scene.width * scale), size[0]), max(round(scene.height * scale), size[1])))
+    larger = larger.crop((0, 0, *size))
+    left, top = (int(draws.integers(room + 1)) for room in (size[0] - photo.width, size[1] - photo.height))
+    larger.paste(photo, (left, top))
+    return larger, Box(left, top, *photo.size)
+
+
+def whole(path: Path) -> Path:
+    """Return the name of the whole photo."""
+    return split_box(path)[0]
+
+
+def enrolled(finder: Memory, examples: Sequence[Sequence[Path]]) -> ClassScorer:
+    """Return classes of these photos."""
+    pools = [finder.embed(paths) for paths in examples]
+    head = tune_by_leave_one_out(pools, finder.extractor.prior)
+    return ClassScorer([enroll(pool, head) for pool in pools])
+
+
+def overlap(one: Box, other: Box) -> float:
+    """Return the intersection of two boxes over their union."""
+    across = min(one.left + one.width, other.left + other.width) - max(one.left, other.left)
+    down = min(one.top + one.height, other.top + other.height) - max(one.top, other.top)
+    shared = max(across, 0) * max(down, 0)
+    return shared / (one.width * one.height + other.width * other.height - shared)
+
+
+def measure(finder: Memory, draw: Draw) -> dict[str, float]:
+    """Return the value of each row for a draw of boxed photos."""
+
+    def right(scorer: ClassScorer, paths: Sequence[Path]) -> float:
+        return 100 * float((scorer.class_error(finder.embed(paths)).argmin(1) == draw.labels).mean())
+
+    new = [whole(path) for path in draw.queries]
+    boxed, plain = enrolled(finder, draw.examples), enrolled(finder, [[*map(whole, own)] for own in draw.examples])
+    seeds = enrolled(finder, [own[:1] for own in draw.examples])
+    located = [
+        [own[0], *(finder.box(whole(path), seeds, label) for path in own[1:])]
+        for label, own in enumerate(draw.examples)
+    ]
+    one = enrolled(finder, located)
+    places = [finder.box(path, boxed) for path in new]
+    pairs = [(split_box(found)[1], split_box(true)[1]) for found, true in zip(places, draw.queries, strict=True)]
+    return {
+        "whole": right(plain, new),
+        "boxed examples": right(boxed, new),
+        "boxed, found": right(boxed, places),
+        "one box, found": right(one, [finder.box(path, one) for path in new]),
+        "whole, found": right(plain, [finder.box(path, plain) for path in new]),
+        "all boxed": right(boxed, draw.queries),
+        "overlap": float(np.mean([overlap(found, true) for found, true in pairs if found and true])),
+    }
+
+
+def measure_filling(finder: Memory, draw: Draw) -> dict[str, float]:
+    """Return the value of each row for a draw of photos that the subject fills."""
+    scorer = enrolled(finder, draw.examples)
+    searched = [finder.box(path, scorer) for path in draw.queries]
+    rows = {"filling": draw.queries, "filling, found": searched}
+    return {
+        name: 100 * float((scorer.class_error(finder.embed(paths)).argmin(1) == draw.labels).mean())
+        for name, paths in rows.items()
+    }
+
+
+def boxed_photos(sources: Sequence[Path]) -> Classes:
+    """Return the photos with exactly one box, of at least `LEAST` pixels, by class."""
+    labelled = [pair for source in sources for pair in class_files(source).members.items()]
+    count: dict[Path, int] = {}
+    for _, paths in labelled:
+        for path in paths:
+            count[whole(path)] = count.get(whole(path), 0) + 1
+    classes: Classes = {}
+    for name, paths in labelled:
+        for path in paths:
+            box = split_box(path)[1]
+            if count[whole(path)] == 1 and whole(path).is_file() and box and min(box.width, box.height) >= LEAST:
+                classes.setdefault(name, []).append(path)
+    return classes
+
+
+def milliseconds(finder: Finder, paths: Sequence[Path], scorer: ClassScorer) -> list[float]:
+    """Return the time per photo to embed the whole photo, and its subject."""
+    spent = []
+    for found in (lambda path: path, lambda path: finder.box(path, scorer)):
+        start = time.process_time()
+        for path in paths:
+            finder.extractor.feature_maps(finder.extractor.transform(open_image(found(path)))[None])
+        spent.append(1000 * (time.process_time() - start) / len(paths))
+    return spent
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--boxed", type=Path, action="append", default=[], help="Photos with annotated boxes.")
+    parser.add_argument("--pasted", type=Path, action="append", default=[], help="Data set of subjects to paste.")
+    parser.add_argument("--backgrounds", type=Path, help="Folder of folders of photos to paste into.")
+    parser.add_argument("--share", type=float, default=0.45, help="Side of a pasted subject.")
+    parser.add_argument("--split", default="val")
+    parser.add_argument("--shot", type=int, action="append", default=[])
+    parser.add_argument("--queries", type=int, default=10)
+    parser.add_argument("--draws", type=int, default=3)
+    parser.add_argument("--model", default=DEFAULT_MODEL)
+    return parser
+
+
+def main() -> None:
+    """Print a table for each set, and the times."""
+    options = parser().parse_args()
+    extractor = load_extractor(options.model, "cpu")
+    shots = options.shot or [1, 5]
+    with tempfile.TemporaryDirectory() as home:
+        for number, data in enumerate([None, *options.pasted] if options.boxed else [*options.pasted]):
+            rows: dict[str, dict[int, list[float]]] = {}
+            finder = Memory(extractor)
+            for seed in range(options.draws):
+                draws = np.random.default_rng([number, seed])
+                need = max(shots) + options.queries
+                if data is None:
+                    boxed = [paths for paths in boxed_photos(options.boxed).values() if len(paths) >= need]
+                    filling = []
+                else:
+                    drawn = draw_classes(pooled_classes([data / options.split]), WAY, need, seed, least=need)
+                    filling, boxed = list(drawn.values()), []
+                    scenes = [path for files in scan(options.backgrounds).members.values() for path in files]
+                    for label, paths in enumerate(filling):
+                        boxed.append([])
+                        for place, path in enumerate(paths):
+                            larger, box = paste(path, scenes[draws.integers(len(scenes))], options.share, draws)
+                            larger.save(file := Path(home) / f"{number}-{seed}-{label}-{place}.png", compress_level=1)
+                            boxed[-1].append(Path(box_name(str(file), box)))
+                for shot in shots:
+                    values = measure(finder, Draw.of(boxed, shot, options.queries, draws))
+                    if filling:
+                        values |= measure_filling(finder, Draw.of(filling, shot, options.queries, draws))
+                    for name, value in values.items():
+                        rows.setdefault(name, {}).setdefault(shot, []).append(value)
+            print(f"\n{'boxed photos' if data is None else data.name}: {len(boxed)} classes, {options.draws} draws")
+            cells = [
+                [
+                    name,
+                    *(f"{np.mean(own):.2f}" if name == "overlap" else f"{np.mean(own):.1f}" for own in each.values()),
+                ]
+                for name, each in rows.items()
+            ]
+            print_table(["", *(f"{shot} shot" + "s" * (shot > 1) for shot in shots)], cells)
+            paths = [whole(path) for own in boxed for path in own[:4]]
+            plain, found = milliseconds(Finder(extractor), paths, enrolled(finder, [own[:5] for own in boxed]))
+            print(f"milliseconds per photo: {plain:.1f} whole, {found:.1f} found ({found / plain:.1f} times)")
+
+
+if __name__ == "__main__":
+    main()
