@@ -56,14 +56,14 @@ class Memory(Finder):
 
     def __init__(self, extractor: Extractor) -> None:
         super().__init__(extractor)
-        self.scaled: dict[Path, Scaled] = {}
+        self.known: dict[Path, Scaled] = {}
         self.embedded: dict[Path, Maps] = {}
 
     def scaled_maps(self, path: Path) -> Scaled:
         """Return the maps of a photo at each scale, from memory."""
-        if path not in self.scaled:
-            self.scaled[path] = super().scaled_maps(path)
-        return self.scaled[path]
+        if path not in self.known:
+            self.known[path] = super().scaled_maps(path)
+        return self.known[path]
 
     def embed(self, paths: Sequence[Path]) -> Maps:
         """Return the maps (n, r, d) of photos or boxes of photos, from memory."""
