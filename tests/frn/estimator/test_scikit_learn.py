@@ -125,7 +125,7 @@ def test_clones_copy_only_the_parameters(small: FewShotClassifier) -> None:
     assert not hasattr(other, "classes_")
     assert is_classifier(other)
     assert other.set_params(threshold=None, model="conv4").get_params()["model"] == "conv4"
-    with pytest.raises(ValueError, match="has no parameter 'depth'; it has model, threshold, tta, device"):
+    with pytest.raises(ValueError, match="has no parameter 'depth'; it has model, threshold, tta, find, device"):
         other.set_params(depth=3)
     with pytest.raises(NotFittedError):
         check_is_fitted(other)
