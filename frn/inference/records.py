@@ -202,6 +202,7 @@ class Enrolled(Struct, forbid_unknown_fields=True):
     classes: dict[str, EnrolledClass]
     expected: Expected
     head: dict[str, float]
+    advice: Annotated[list[str], Meta(description="Up to three useful changes of the examples.")]
 
 
 def answer_of(image: str, prediction: Prediction, top: int | None = None, **more: Name) -> Answer:

@@ -7,6 +7,7 @@ from pathlib import Path
 from PIL import Image, ImageDraw, ImageFont
 
 from frn.features.extractor import Extractor
+from frn.images.boxes import split_box
 from frn.images.opening import decode_preview, read_file
 from frn.inference.explanation import Box, Explanation
 
@@ -51,12 +52,9 @@ class Crops:
         left, top, right, bottom = self._transform.seen((wide, high))
         x, y, width, height = box.within(self.grid)
         across, down = wide * (right - left), high * (bottom - top)
-        return (
-            round(wide * left + x * across),
-            round(high * top + y * down),
-            round(width * across),
-            round(height * down),
-        )
+        first_x, first_y = (split_box(path)[1] or (0, 0))[:2]
+        start = first_x + round(wide * left + x * across), first_y + round(high * top + y * down)
+        return *start, round(width * across), round(height * down)
 
 
 def around(box: Box, grid: tuple[int, int], side: float = 0.5) -> Box:

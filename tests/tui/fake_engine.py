@@ -228,6 +228,9 @@ class FakeEngine(EngineClient):
                 tell(self._answer(path, alone=len(paths) == 1))
             tell({"event": "progress", "done": number, "total": len(paths)})
 
+    def op_advise(self, tell: OnEvent) -> list[str]:
+        return ["add photos to owl: it has a single one"]
+
     def op_explain(self, tell: OnEvent, path: str, examples: int) -> dict[str, Any]:
         """The first two classes; cell n of 6 is rebuilt from the examples in turn, the first from example n."""
 

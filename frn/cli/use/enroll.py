@@ -37,7 +37,7 @@ def enroll(
     everything else.
 
     For each class, the table shows how much of a photo the other photos of the class reconstruct. A low minimum
-    suggests a photo in the wrong class.
+    suggests a photo in the wrong class. At the end, up to three useful changes of the examples are listed.
     """
     from frn.estimator.loading import load_extractor
     from frn.features.feature_cache import FeatureStore
@@ -107,6 +107,8 @@ def _found(sources: list[str], level: int | None) -> "ClassFiles":
 
 
 def _summary(out: Path, classifier: "Classifier", skipped: int) -> dict[str, Any]:
+    from frn.inference.lessons import advise
+
     explained = classifier.leave_one_out
     classes = {
         entry.name: {"images": len(entry.supports), "explained": list(map(float, explained.get(entry.name, ())))}
@@ -114,10 +116,13 @@ def _summary(out: Path, classifier: "Classifier", skipped: int) -> dict[str, Any
     }
     found = {"project": str(out), "threshold": classifier.threshold, "skipped": skipped, "classes": classes}
     head = dataclasses.asdict(classifier.head)
-    return rounded(found | {"expected": expectation(classifier), "head": head})
+    advice = advise(classifier)
+    return rounded(found | {"expected": expectation(classifier), "head": head, "advice": advice})
 
 
 def _show(out: Path, classifier: "Classifier") -> None:
+    from frn.inference.lessons import advise
+
     rows = []
     for entry in classifier.state.classes:
         shares = classifier.leave_one_out.get(entry.name)
@@ -131,3 +136,5 @@ def _show(out: Path, classifier: "Classifier") -> None:
         f"{console.printable(str(out))}: typical threshold for unknown photos: {classifier.threshold:.0%} explained"
     )
     show_expected(classifier)
+    for line in advise(classifier):
+        console.stdout().print(f"useful: {console.printable(line)}")

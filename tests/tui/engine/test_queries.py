@@ -55,6 +55,12 @@ def test_an_answer_is_explained_by_parts_of_the_photo_and_of_examples(
     assert "none.png" in engine.ask("explain", path=str(members["moth 40"][5].with_name("none.png")), examples=2).reason
 
 
+def test_advice_is_that_of_the_library(engine: Engine, members: dict[str, list[Path]]) -> None:
+    few = first(members, 3)
+    engine.done("classes", state=engine.state({**few, "moth 40": few["moth 40"][:1]}))
+    assert "add photos to moth 40: it has a single one" in engine.done("advise")
+
+
 def test_models_are_compared_by_leave_one_out(engine: Engine, members: dict[str, list[Path]]) -> None:
     classes = {name: [str(path) for path in paths[:3]] for name, paths in members.items()}
     asked = engine.ask("compare", classes=classes, models=["conv4"])

@@ -91,3 +91,9 @@ async def test_a_move_takes_little_time(driver: "Driver") -> None:
     spent = (time.process_time() - begun) / 20
     print(f"{1000 * spent:.1f} ms of processor time a move")
     assert spent < 0.05
+
+
+async def test_misfits_name_the_most_useful_changes(driver: "Driver", lines: Lines) -> None:
+    await driver.keys("exclamation_mark")
+    await driver.idle()
+    assert "add photos to owl: it has a single one" in "\n".join(lines(driver.app))

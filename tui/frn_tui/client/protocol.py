@@ -241,6 +241,10 @@ class ExplainPhoto(Request[Why], op="explain", queue="compute"):
     """Number of examples of each class."""
 
 
+class Advise(Request[list[str]], op="advise", queue="compute"):
+    """Return the most useful changes of the examples, at most three, each in a line (`frn.inference.lessons`)."""
+
+
 class GroupPhotos(Request[list[list[str]]], op="group", queue="compute"):
     """Group unlabelled photos into probable classes, the largest group first."""
 

@@ -123,6 +123,12 @@ class Models:
         self._keep(key, *stored)
         return stored[0]
 
+    def known(self, key: str) -> Maps:
+        """Return the feature maps (r, d) of an example. Raises FrnError if they are being computed again."""
+        if (maps := self.find(key)) is None:
+            raise FrnError("the classes are being read again. Try again in a moment.")
+        return maps
+
     @cached_property
     def store(self) -> FeatureStore:
         return FeatureStore()  # created late: SQLite requires the same thread

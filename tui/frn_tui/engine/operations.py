@@ -3,7 +3,7 @@
 from functools import partial
 
 from frn_tui.engine.classes.enrolled_classes import EnrolledClasses
-from frn_tui.engine.classes.scoring import compare, explain_photo, group_photos, query
+from frn_tui.engine.classes.scoring import advice, compare, explain_photo, group_photos, query
 from frn_tui.engine.files.bundles import unpack, write_bundle
 from frn_tui.engine.files.journal import RunningApp
 from frn_tui.engine.files.moves import find_left, settle_all
@@ -48,6 +48,7 @@ def build_handlers(app: int, started: int = 0) -> dict[str, Handler]:
         "embed": models.embed,
         "classes": classes.set_classes,
         "query": partial(query, classes),
+        "advise": partial(advice, classes),
         "explain": partial(explain_photo, classes),
         "group": partial(group_photos, models),
         "compare": compare,

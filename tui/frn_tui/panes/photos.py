@@ -9,7 +9,7 @@ from textual import events, on
 from textual.app import ComposeResult
 
 from frn.projects.session import ClassEntry, Support
-from frn_tui.client.protocol import Answer, ClassReport
+from frn_tui.client.protocol import Advise, Answer, ClassReport
 from frn_tui.dialogs.dialogs import AskText, Choose
 from frn_tui.document.controller import Controller
 from frn_tui.document.queries import best_score
@@ -184,6 +184,14 @@ class PhotosPane(Pane):
 
     def action_misfits(self) -> None:
         self.show_everywhere("" if self.everywhere == "outlier" else "outlier")
+        if self.everywhere:
+            self.context.start(self._advise, group="advice")
+
+    async def _advise(self) -> None:
+        """Name the most useful changes of the examples."""
+        await self.controller.sync()
+        if advice := await self.controller.engine.call(Advise()):
+            self.context.say("   ".join(advice))
 
     def show_everywhere(self, mark: str) -> None:
         """Show the photos from all classes with a mark; if it is empty, those of the chosen class."""

@@ -9,13 +9,14 @@ import numpy as np
 
 from frn.errors import FrnError
 from frn.features.extractor import Embedded as Found
-from frn.features.feature_cache import Maps
 from frn.inference.classifier import Classifier
 from frn.inference.explanation import Box, explain
 from frn.inference.explanation import Rebuilt as Explained
+from frn.inference.lessons import advise
 from frn.ridge.unlabelled.groups import group
 from frn_tui.client.protocol import (
     MAPPED,
+    Advise,
     AskClasses,
     ClassScore,
     Compared,
@@ -89,12 +90,7 @@ def explain_photo(classes: EnrolledClasses, request: ExplainPhoto, job: Job) -> 
     if isinstance(outcome, FrnError):
         raise outcome
 
-    def find(key: str) -> Maps:
-        if (maps := models.find(key)) is None:
-            raise FrnError("the classes are being read again. Try again in a moment.")
-        return maps
-
-    found = explain(classifier, outcome.maps, outcome.key, find=find)
+    found = explain(classifier, outcome.maps, outcome.key, find=models.known)
     unknown = classifier.predict(outcome.maps, outcome.key).unknown
     h, w = found.shares.shape
     ids = {entry.name: entry.id for entry in classifier.state.classes}
@@ -120,6 +116,11 @@ def explain_photo(classes: EnrolledClasses, request: ExplainPhoto, job: Job) -> 
         parts=[DecidingPart(box=list(part.box.within((h, w))), share=part.share) for part in found.parts()],
         classes=[rebuilt(one) for one in (found.best, found.other) if one is not None],
     )
+
+
+def advice(classes: EnrolledClasses, request: Advise, job: Job) -> list[str]:
+    """Return the most useful changes of the examples."""
+    return advise(classes.current, classes.models.known)
 
 
 def group_photos(models: Models, request: GroupPhotos, job: Job) -> list[list[str]]:

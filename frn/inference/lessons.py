@@ -1,0 +1,124 @@
+"""What the examples of a class are worth: how much of its other examples, and of other classes, each explains.
+
+With the second moment C of photos' locations, scaled to an energy of 1, sum_r w_rj (s_j . q_r) of the explanation is
+m_j . (C s_j), where the rows m_j of rho (S S^T + lam I)^-1 S are the same for all photos. So one product per class is
+enough for all photos of other classes. An example is compared with the others of its class, without the photo itself.
+
+Shape letters: k examples of a class, r locations, d channels, p pool rows.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from frn.features.feature_cache import Maps
+from frn.inference.classifier import Classifier
+from frn.ridge.enrolment import Array
+from frn.ridge.parameters import HeadParameters
+
+MAX_CLASSES, MAX_PHOTOS = 25, 12
+"""Number of classes, the worst explained ones, and of photos of each class that are looked at."""
+MOST = 3
+"""Number of actions to suggest."""
+CARRIES = 0.5
+"""Share of what a class explains of itself, from which it needs more photos like the one that explains it."""
+ACCURATE = 0.75
+"""Fraction of right answers by leave-one-out below which a class needs more photos."""
+
+
+class Worth(NamedTuple):
+    """How much of photos each example of a class explains, as shares of their energy, (k,)."""
+
+    own: Array
+    """Of the other examples of its class; NaN for a single example."""
+    others: Array
+    """Of examples of other classes; NaN for a single class."""
+
+
+def worth(pools: Sequence[NDArray[np.floating]], head: HeadParameters) -> list[Worth]:
+    """Return what the examples of each class are worth, from their feature maps (k, r, d)."""
+    moments = [np.mean([_moment(maps) for maps in pool[:: -(-len(pool) // MAX_PHOTOS)]], axis=0) for pool in pools]
+    total, found = np.sum(moments, axis=0), list[Worth]()
+    for pool, moment in zip(pools, moments, strict=True):
+        k = len(pool)
+        own = np.full((k, k), np.nan)
+        for left_out in range(0, k if k > 1 else 0, -(-k // MAX_PHOTOS)):
+            rest = np.arange(k) != left_out
+            own[left_out, rest] = _explained(pool[rest], _moment(pool[left_out]), head)
+        others = (total - moment) / (len(pools) - 1) if len(pools) > 1 else np.full_like(total, np.nan)
+        seen = ~np.isnan(own)
+        mean = np.divide(np.nansum(own, 0), seen.sum(0), out=np.full(k, np.nan), where=seen.any(0))
+        found.append(Worth(mean, _explained(pool, others, head)))
+    return found
+
+
+def advise(classifier: Classifier, find: Callable[[str], Maps] | None = None) -> list[str]:
+    """Return the most useful changes of the examples, at most `MOST`, each in a line.
+
+    An example that looks like another class, and explains more of other classes than of its own, is probably a
+    mistake. `find` returns the map of an example by its content key. Heads other than FRN's have no advice.
+    """
+    if classifier.other is not None or not classifier.classes:
+        return []
+    find = find or classifier.example_maps().__getitem__
+    shares = classifier.leave_one_out
+    entries = sorted(classifier.state.classes, key=lambda entry: float(np.mean(shares.get(entry.name, 0.0))))
+    entries = entries[:MAX_CLASSES]
+    values = worth([np.stack([find(photo.key) for photo in entry.supports]) for entry in entries], classifier.head)
+    rivals, right = _leave_one_out(classifier)
+    mistakes, carried, few = [], list[tuple[float, str]](), list[tuple[float, str]]()
+    for entry, (own, others) in zip(entries, values, strict=True):
+        name, k = entry.name, len(entry.supports)
+        suspects = 0
+        for photo, mine, theirs in zip(entry.supports, own.tolist(), others.tolist(), strict=True):
+            rival, lead = rivals.get(photo.key, ("", 0.0))
+            shown = "/".join(photo.path.parts[-2:])
+            if rival and theirs > mine:
+                suspects += 1
+                text = f"remove {shown} from {name}: it looks like {rival}, and explains {theirs:.1%} of other "
+                mistakes.append((-lead * theirs / max(mine, 1e-9), f"{text}classes but {mine:.1%} of its own"))
+        if k > 2 and own.max() > CARRIES * own.sum():
+            shown, share = "/".join(entry.supports[int(own.argmax())].path.parts[-2:]), own.max() / own.sum()
+            text = f"add photos like {shown} to {name}: it alone gives {share:.0%} of what this class explains"
+            carried.append((-share, text))
+        if k > 1 and (recognised := right[name] + suspects) < ACCURATE * k:
+            text = f"add photos to {name}: {k - recognised} of its {k} photos look like another class"
+            few.append((recognised / k, text))
+        if k == 1:
+            few.append((0.5, f"add photos to {name}: it has a single one"))
+    ordered = [text for texts in (mistakes, few, carried) for _, text in sorted(texts)[: MOST - 1]]
+    return ordered[:MOST]
+
+
+def _leave_one_out(classifier: Classifier) -> tuple[dict[str, tuple[str, float]], Counter[str]]:
+    """Return the class that explains an example best if it is not its own, and its lead; and right answers by class."""
+    rivals, right, names = dict[str, tuple[str, float]](), Counter[str](), classifier.names
+    assert classifier.left_out is not None  # there are classes
+    errors, labels, *_ = classifier.left_out
+    for photo, row, label in zip(classifier.left_out_photos, errors, labels.tolist(), strict=True):
+        best = int(row.argmin())
+        right[names[label]] += best == label
+        if best != label:
+            rivals[photo.key] = names[best], float(1 - row[best] / row[label])
+    return rivals, right
+
+
+def _moment(maps: NDArray[np.floating]) -> Array:
+    """Return the second moment (d, d) of a photo's locations (r, d), scaled to an energy of 1."""
+    rows = maps.astype(np.float64)
+    return rows.T @ rows / max(float(np.square(rows).sum()), np.finfo(np.float64).tiny)
+
+
+def _explained(pool: NDArray[np.floating], moment: Array, head: HeadParameters) -> Array:
+    """Return how much of photos with this moment is rebuilt from each example (k, r, d), (k,)."""
+    rows = pool.reshape(-1, pool.shape[-1]).astype(np.float64)
+    p, d = rows.shape
+    lam, rho = head.lam(p, d), head.rho()
+    if p <= d:
+        weights = np.linalg.solve(rows @ rows.T + lam * np.eye(p), rows)
+    else:
+        weights = np.linalg.solve(rows.T @ rows + lam * np.eye(d), rows.T).T
+    return rho * np.vecdot(rows @ moment, weights).reshape(len(pool), -1).sum(1)

@@ -1,0 +1,53 @@
+"""What examples are worth, and the changes that follow from it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from frn.estimator.loading import load_extractor
+from frn.inference.classifier import Classifier
+from frn.inference.explanation import contributions
+from frn.inference.lessons import advise, worth
+from frn.ridge.parameters import HeadParameters
+
+MOTHS = Path("assets/samples/moths").resolve()
+HEAD = HeadParameters(0.3, -0.2, 20.0)
+
+
+@pytest.mark.parametrize("d", [5, 50])  # more and fewer locations than channels
+def test_worth_is_the_mean_of_what_examples_contribute_to_photos(d: int) -> None:
+    draws = np.random.default_rng(0)
+    pools = [draws.random((k, 4, d)) for k in (3, 1, 2)]
+    for label, found in enumerate(worth(pools, HEAD)):
+        pool, k = pools[label], len(pools[label])
+        others = [each for place, each in enumerate(pools) if place != label]
+        expected = [_mean_share(pool, list(other)) for other in others]
+        np.testing.assert_allclose(found.others, np.mean(expected, 0), rtol=1e-9)
+        own = np.full((k, k), np.nan)
+        for place in range(k):
+            rest = np.delete(np.arange(k), place)
+            if k > 1:
+                own[place, rest] = _mean_share(pool[rest], [pool[place]])
+        if k > 1:
+            np.testing.assert_allclose(found.own, np.nanmean(own, 0), rtol=1e-9)
+        else:
+            assert np.isnan(found.own).all()
+
+
+def _mean_share(pool: np.ndarray, photos: list[np.ndarray]) -> np.ndarray:
+    shares = [contributions(photo, pool, HEAD)[0].sum((0, 2)) / np.square(photo).sum() for photo in photos]
+    return np.asarray(np.mean(shares, 0))
+
+
+def test_a_photo_in_the_wrong_class_is_to_be_removed_and_others_are_not() -> None:
+    classes = {home.name: sorted(home.iterdir())[:4] for home in sorted(MOTHS.iterdir())[:3]}
+    first, second, third = classes
+    stray = sorted((MOTHS / second).iterdir())[4]
+    classifier = Classifier(load_extractor("frn-photo", "cpu"))
+    classifier.enroll(classes)
+    assert not [line for line in advise(classifier) if line.startswith("remove")]
+    classifier.enroll({**classes, first: [*classes[first], stray], third: classes[third][:1]})
+    advice = advise(classifier)
+    assert advice[0].startswith(f"remove {second}/{stray.name} from {first}: it looks like {second}, and explains ")
+    assert advice[1:] == [f"add photos to {third}: it has a single one"]
