@@ -137,7 +137,8 @@ class App:
         }
         counted = {entry.name: [str(s.key) for s in entry.supports] for entry in controller.session.state.classes}
         shown = (controller.threshold, controller.calibrated, controller.expected, list(controller.reports.values()))
-        return failed, answers, counted, sorted(controller.missing), sorted(controller.skipped), shown
+        problems = sorted(map(str, controller.problems))
+        return failed, answers, counted, sorted(controller.missing), sorted(controller.skipped), shown, problems
 
 
 class World:

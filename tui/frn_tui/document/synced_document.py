@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -239,11 +240,13 @@ class SyncedDocument:
 
     def _follow_changes(self, found: Sequence[Support], missing: Sequence[str]) -> None:
         """Replace photos whose files have changed since they were added by their new content."""
-        state, now = self.session.state, {str(support.path): support for support in found}
-        changed = [photo for photo in state.photos if photo.key != now.get(str(photo.path), photo).key]
+        state, read = self.session.state, {str(support.path): support for support in found}
+        changed = [photo for photo in state.photos if photo.key != read.get(str(photo.path), photo).key]
         if not changed:
             return
-        keys = {now[str(photo.path)].key for photo in changed}
+        # An unchanged photo keeps its recorded time: whether it was read again depends on the cache.
+        now = {str(photo.path): read[str(photo.path)] for photo in changed}
+        keys = {support.key for support in now.values()}
         state = without(state, [str(s.path) for s in state.photos if s.key in keys and str(s.path) in missing])
 
         def follow(photos: Sequence[Support]) -> list[Support]:
@@ -261,7 +264,9 @@ class SyncedDocument:
         what = "has changed since it was added; its current content is used"
         self.problems += [Problem(str(photo.path), what) for photo in changed]
         self.problems += [Problem(str(each.path), str(each).removeprefix(f"{each.path}: ")) for each in duplicates]
-        self.problems += [Problem(str(photo.path), str(shared[photo.key])) for photo in found if photo.key in shared]
+        self.problems += [
+            Problem(str(photo.path), str(shared[photo.key])) for photo in chain(*followed) if photo.key in shared
+        ]
         # as an edit, it would block undo
         self.session.amend(dataclasses.replace(state, classes=classes, others=others))
 
