@@ -1,14 +1,19 @@
-"""Check of a split before training."""
+"""Check of a data set before training."""
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from frn.data.folders import scan
 from frn.data.pixel_cache import Progress
 from frn.errors import FrnError
+from frn.images.near_copies import LEAST_SAVED, Looks, copy_sets, look, same_photos
 from frn.images.opening import open_image
+from frn.images.transforms import EvaluationTransform
 from frn.projects.folder_tree import Broken
 from frn.system.hardware import cores
 
@@ -27,6 +32,8 @@ class SplitReport(Struct, frozen=True, forbid_unknown_fields=True):
     """Classes with too few images for an episode."""
     skipped: list[Broken]
     """Entries that are not images, with the reason."""
+    copies: list[tuple[str, str]]
+    """Near copies of photos: of one in the same class, or of one of another class or split."""
 
     def __str__(self) -> str:
         counts = self.classes.values()
@@ -36,33 +43,77 @@ class SplitReport(Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
-def check_split(folder: Path, per_class: int, progress: Progress | None = None) -> SplitReport:
-    """Decode every image of a split and count those of each class; an episode needs `per_class` images of a class.
+MANY = 10_000
+"""Images up to which those of different classes and splits are compared: comparing 10,000 takes about a minute."""
+CROP = EvaluationTransform(size=192, resize=216)
 
-    Raises FrnError if the folder has no class folders, or one is empty.
+
+@dataclass(slots=True)
+class Seen:
+    """The looks of images (`near_copies`), and the class of each."""
+
+    paths: list[str] = field(default_factory=list)
+    looks: list[bytes] = field(default_factory=list)
+    classes: list[Path] = field(default_factory=list)
+
+    def copies(self) -> list[tuple[str, str]]:
+        """Return near copies, each with the photo that it copies: of the same class, then of others."""
+        pairs, places = [], dict[Path, list[int]]()
+        for place, home in enumerate(self.classes):
+            places.setdefault(home, []).append(place)
+        for members in places.values():
+            for first, *others in copy_sets([self.looks[place] for place in members], LEAST_SAVED):
+                pairs += [(members[other], members[first]) for other in others]
+        if len(self.paths) <= MANY:
+            every = Looks(self.looks)
+            both = {(max(pair), min(pair)) for pair in same_photos(every, every)}
+            pairs += sorted(pair for pair in both if self.classes[pair[0]] != self.classes[pair[1]])
+        return [(self.paths[one], self.paths[other]) for one, other in pairs]
+
+
+def check_splits(folders: Sequence[Path], per_class: int, progress: Progress | None = None) -> list[SplitReport]:
+    """Decode every image of some splits, count those of each class, and find near copies.
+
+    An episode needs `per_class` images of a class. Raises FrnError if a folder has no class folders, or one is empty.
     """
+    seen = Seen()
+    reports = [_check_split(folder, per_class, seen, progress) for folder in folders]
+    copies = seen.copies()
+    return [
+        replace(report, copies=[pair for pair in copies if Path(pair[0]).is_relative_to(report.folder)])
+        for report in reports
+    ]
+
+
+def _check_split(folder: Path, per_class: int, seen: Seen, progress: Progress | None) -> SplitReport:
     folders = scan(folder)
     labels = [name for name, files in zip(folders.names, folders.files, strict=True) for _ in files]
     paths = folders.paths
 
-    def measure(path: Path) -> tuple[int, int] | Broken:
+    def measure(path: Path) -> tuple[tuple[int, int], bytes] | Broken:
         try:
-            return open_image(path).size
+            image = open_image(path)
+            return image.size, look(CROP(image))
         except FrnError as error:
             return Broken(str(path.relative_to(folder)), str(error))
 
     sizes = dict.fromkeys(folders.names, 0)
     widths, heights, broken = [], [], []
     with ThreadPoolExecutor(cores()) as pool:
-        for done, (label, result) in enumerate(zip(labels, pool.map(measure, paths), strict=True), start=1):
+        measured = zip(labels, paths, pool.map(measure, paths), strict=True)
+        for done, (label, path, result) in enumerate(measured, start=1):
             if isinstance(result, Broken):
                 broken.append(result)
             else:
                 sizes[label] += 1
-                widths.append(result[0])
-                heights.append(result[1])
+                (width, height), seen_as = result
+                widths.append(width)
+                heights.append(height)
+                seen.paths.append(str(path))
+                seen.looks.append(seen_as)
+                seen.classes.append(folder / label)
             if progress and done % 64 == 0:
                 progress(done, len(paths))
     smallest, largest = ((ends(widths, default=0), ends(heights, default=0)) for ends in (min, max))
     too_small = {name: size for name, size in sizes.items() if size < per_class}
-    return SplitReport(str(folder), sizes, smallest, largest, broken, too_small, [*folders.skipped])
+    return SplitReport(str(folder), sizes, smallest, largest, broken, too_small, [*folders.skipped], [])

@@ -17,7 +17,7 @@ from frn.errors import FrnError, FrnWarning
 from frn.estimator.fitted import Answer, Fitted, embed_all
 from frn.estimator.labels import Labels, as_known, as_labels, check_kind, label_type, read_labels
 from frn.estimator.loading import classifier_file, load_classifier, load_extractor
-from frn.estimator.photos import NO_FILE, Photo, expanded, list_photos, path_of, several
+from frn.estimator.photos import NO_FILE, Photo, check_flag, expanded, list_photos, path_of, several
 from frn.features.extractor import Extractor, Tta
 from frn.features.feature_cache import Maps
 from frn.features.onnx_runtime import Device, OwnModel
@@ -220,7 +220,7 @@ class FewShotClassifier:
         The type of the labels is kept. Raises FrnError if they are neither text, numbers nor booleans, photos were not
         given as files, or the file already exists and `replace` is not set.
         """
-        path, fitted = expanded(path), self._fitted
+        path, replace, fitted = expanded(path), check_flag("replace", replace), self._fitted
         classifier = fitted.classifier
         if any(support.path == NO_FILE for entry in classifier.state.classes for support in entry.supports):
             raise FrnError("only photos that are files can be saved in a project; some were images or arrays")

@@ -11,7 +11,7 @@ import numpy as np
 
 from frn.errors import FrnError
 from frn.estimator.labels import Labels
-from frn.estimator.photos import Photo, list_photos, open_photo, path_of
+from frn.estimator.photos import Photo, check_flag, list_photos, open_photo, path_of
 from frn.features.extractor import Embedded, Extractor, Prepared
 from frn.inference.classifier import Classifier, Prediction
 from frn.projects.project import Document
@@ -60,7 +60,7 @@ class Fitted:
 
     def predictions(self, photos: Iterable[Photo], transductive: bool = False) -> Iterator[Prediction]:
         """Yield predictions in batches. Raises FrnError if a photo cannot be read."""
-        for outcome in self.outcomes(list_photos(photos), transductive):
+        for outcome in self.outcomes(list_photos(photos), check_flag("transductive", transductive)):
             if isinstance(outcome, FrnError):
                 raise outcome
             yield outcome

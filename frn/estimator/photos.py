@@ -35,6 +35,13 @@ def path_of(photo: Photo) -> Path:
     return expanded(photo).absolute() if isinstance(photo, str | Path) else NO_FILE
 
 
+def check_flag(name: str, value: Any) -> bool:
+    """Return a flag. Raises FrnError if it is not a boolean: the text "no" would count as true."""
+    if not isinstance(value, bool | np.bool_):
+        raise FrnError(f"{name} must be True or False, not {value!r}")
+    return bool(value)
+
+
 def expanded(path: str | Path) -> Path:
     """Return a path or `file:` URL, with `~` replaced by the home folder. A file named `~x.jpg` keeps its name.
 

@@ -24,16 +24,20 @@ MIDDLE = 0.8
 """Share of a look's width that is searched in other looks."""
 SCALES, STEP = (0.64, 0.68, 0.72, 0.76, 0.8, 0.85, 0.9, 0.95, 1.0), 0.07
 """Sizes of the parts and the distance between them, as shares of a look's width: crops of a fifth are still found."""
-LEAST, LEAST_WHOLE, LEAST_SAVED = 0.97, 0.9, 0.97
-"""Smallest correlations of near copies, of a part and of whole looks; and of whole looks of the same photo.
+LEAST, LEAST_WHOLE = 0.97, 0.9
+"""Smallest correlations of near copies, of a part and of whole looks."""
+LEAST_ELSEWHERE, LEAST_SAVED = 0.98, 0.97
+"""The same for photos of different classes, which are many more pairs; `LEAST_SAVED` also for examples of one class.
 
 Different photos of one object before one background, such as coins, correlate up to 0.95; the same photo saved again,
-or with half or twice the side, at least 0.98.
+or with half or twice the side, at least 0.98. `assets/benchmarks/copies.py` measures what is found.
 """
 COLOURFUL, HUES = 25, 0.3
 """Distance of a colour from grey from which hues are compared, and the smallest cosine of equal hues."""
-BLOCK, KEPT = 64, 2000
-"""Photos that are compared at once, and the number of photos up to which their parts (88 KB each) are kept."""
+COARSE = 4
+"""Cells along the side of a coarse part: parts that correlate have coarse parts that are close, and few others do."""
+BLOCK, PRODUCTS, KEPT = 64, 2_000_000, 4000
+"""Photos and products that are computed at once; photos up to which coarse parts (11 KB each) are kept."""
 
 Floats = NDArray[np.float32]
 _EDGES = np.arange(SIDE)[:, None] + (-1, 0, 1)
@@ -59,35 +63,41 @@ class Looks:
         self.whole = _unit(values[:, :-3])
         self.hues = values[:, -3:] - values[:, -3:].mean(1, keepdims=True)
         middle = _cells(np.array([(1 - MIDDLE) / 2]), MIDDLE)[0]
-        self.middles = [_unit((middle @ each @ middle.T).reshape(len(looks), CELLS**2)) for each in self._both_ways()]
+        mirrored = self.greys[:, :, ::-1]
+        self.middles = [_unit((middle @ each @ middle.T).reshape(-1, CELLS**2)) for each in (self.greys, mirrored)]
         """Middles of the looks and of their mirror images, (n, v) each."""
-        self._parts: list[Floats] = []
-
-    def _both_ways(self) -> tuple[Floats, Floats]:
-        return self.greys, self.greys[:, :, ::-1]
+        self._coarse: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.greys)
 
-    def parts(self) -> Iterator[Floats]:
-        """Yield the parts of the looks, (n, t, v), a block of photos at a time."""
-        if self._parts or not len(self):
-            yield from self._parts
-            return
-        for first in range(0, len(self), BLOCK):
-            block = _parts(self.greys[first : first + BLOCK])
-            if len(self) <= KEPT:
-                self._parts.append(block)
-            yield block
+    def _coarse_parts(self, size: int) -> Iterator[Floats]:
+        """Yield the coarse parts of `size` looks at a time, (size, t, v)."""
+        if len(self) <= KEPT and self._coarse is None:
+            blocks = range(0, max(len(self), 1), BLOCK)
+            self._coarse = np.concatenate([_coarse(_parts(self.greys[at : at + BLOCK])) for at in blocks])
+        for at in range(0, len(self), size):
+            block = slice(at, at + size)
+            yield _coarse(_parts(self.greys[block])) if self._coarse is None else self._coarse[block]
+
+    def found(self, others: "Looks", least: float = LEAST) -> Iterator[Floats]:
+        """Yield how well these looks hold the middles of others, (b, m) for blocks of b looks; 0 below `least`."""
+        # Unit vectors that correlate are close, and so are their projections on the means of 3 x 3 cells.
+        middles = [(each, _coarse(each, is_part=False)) for each in others.middles]
+        size = min(max(PRODUCTS // (PARTS * max(len(others), 1)), 1), BLOCK)
+        for at, parts in zip(range(0, len(self), size), self._coarse_parts(size), strict=True):
+            best = np.zeros((len(parts), len(others)), np.float32)
+            for middle, coarse in middles:
+                close = (parts.reshape(-1, parts.shape[-1]) @ coarse.T).reshape(len(parts), PARTS, len(others)).max(1)
+                for row, columns in enumerate(map(np.flatnonzero, close >= least - 1 - 1e-4)):
+                    if len(columns):
+                        part = (_parts(self.greys[at + row][None])[0] @ middle[columns].T).max(0)
+                        best[row, columns] = np.maximum(best[row, columns], part)
+            yield np.where(best >= least, best, 0)
 
     def holds(self, others: "Looks") -> Floats:
-        """Return how well the middles of others are found in these looks, (n, m)."""
-        shares = [np.zeros((0, len(others)), np.float32)]
-        for parts in self.parts():
-            rows = parts.reshape(-1, parts.shape[-1])
-            best = np.maximum(*((rows @ middle.T).reshape(*parts.shape[:2], -1).max(1) for middle in others.middles))
-            shares.append(best)
-        return np.concatenate(shares)
+        """Return how well the middles of others are found in these looks, (n, m); 0 below `LEAST`."""
+        return np.concatenate([np.zeros((0, len(others)), np.float32), *self.found(others)])
 
     def nearness(self, others: "Looks", least_whole: float = LEAST_WHOLE) -> Floats:
         """Return the correlation of near copies, and 0 for other photos, (n, m)."""
@@ -108,21 +118,17 @@ def copy_sets(looks: Sequence[bytes], least_whole: float = LEAST_WHOLE) -> list[
     return list(sets.values())
 
 
-def saved_again(looks: Sequence[bytes]) -> list[tuple[int, int]]:
-    """Return the pairs of photos that were saved again, resized to half or more, or got other colours."""
-    every, pairs = Looks(looks), []
-    # Unit vectors that correlate are close, and so are their projections on the means of 8 x 8 cells.
-    cells = 4 * every.whole.reshape(-1, 8, 4, 8, 4).mean((2, 4)).reshape(-1, 64)
-    lengths = np.square(cells).sum(1)
-    for first in range(0, len(looks), BLOCK):
-        rows = slice(first, first + BLOCK)
-        products = cells[rows] @ cells.T - (lengths[rows, None] + lengths) / 2
-        close = np.flatnonzero((products >= LEAST_SAVED - 1 - 1e-4).any(0))
-        alike = _hues_allow(every.hues[rows], every.hues[close])
-        alike &= every.whole[rows] @ every.whole[close].T >= LEAST_SAVED
-        found = [(first + row, int(close[column])) for row, column in np.argwhere(alike).tolist()]
-        pairs += [(one, other) for one, other in found if one < other]
-    return pairs
+def same_photos(one: Looks, other: Looks) -> Iterator[tuple[int, int]]:
+    """Yield the pairs that show the same photo or a part of it; among the photos of one `Looks`, in either order."""
+    for looks, others in ((one, other), (other, one))[: 1 if one is other else 2]:
+        at = 0
+        for near in looks.found(others, LEAST_ELSEWHERE):
+            rows = slice(at, at + len(near))
+            alike = (near > 0) | (looks.whole[rows] @ others.whole.T >= LEAST_SAVED)
+            alike &= _hues_allow(looks.hues[rows], others.hues)
+            pairs = [(at + row, column) for row, column in np.argwhere(alike).tolist()]
+            yield from pairs if looks is one else [(column, row) for row, column in pairs]
+            at = rows.stop
 
 
 def nearest_copies(looks: Looks, others: Looks | None = None) -> list[int | None]:
@@ -143,12 +149,22 @@ def _hues_allow(hues: Floats, others: Floats) -> NDArray[np.bool_]:
 def _parts(greys: Floats) -> Floats:
     """Return all parts of looks (n, SIDE, SIDE), (n, t, v)."""
     parts = []
-    for scale in SCALES:
-        count = 2 * round((1 - scale) / STEP / 2) + 1  # odd, so that one part is central
-        cells = _cells(np.linspace(0, 1 - scale, count) if count > 1 else np.array([(1 - scale) / 2]), scale)
+    for cells in PART_CELLS:
         across = greys[:, None] @ cells.transpose(0, 2, 1)  # n, count, SIDE, CELLS
-        parts.append((cells[:, None] @ across[:, None]).reshape(len(greys), count**2, -1))
+        parts.append((cells[:, None] @ across[:, None]).reshape(len(greys), len(cells) ** 2, CELLS**2))
     return _unit(np.concatenate(parts, 1))
+
+
+def _coarse(parts: Floats, *, is_part: bool = True) -> Floats:
+    """Return projections of parts or middles (..., v) on coarse cells, (..., COARSE² + 2).
+
+    The product of that of a part and that of a middle is -1/2 times their squared distance.
+    """
+    size = CELLS // COARSE
+    cells = parts.reshape(*parts.shape[:-1], COARSE, size, COARSE, size).sum((-3, -1)) / size
+    cells = cells.reshape(*parts.shape[:-1], COARSE**2)
+    half, one = -np.square(cells).sum(-1, keepdims=True) / 2, np.ones((*cells.shape[:-1], 1), np.float32)
+    return np.concatenate([cells, *((half, one) if is_part else (one, half))], -1)
 
 
 def _cells(starts: NDArray[np.float64], scale: float) -> Floats:
@@ -159,7 +175,22 @@ def _cells(starts: NDArray[np.float64], scale: float) -> Floats:
     return (shared.clip(0) / (SIDE * scale / CELLS)).astype(np.float32)
 
 
+def _all_cells() -> list[Floats]:
+    counts = [2 * round((1 - scale) / STEP / 2) + 1 for scale in SCALES]  # odd, so that one part is central
+    starts = [
+        np.linspace(0, 1 - scale, n) if n > 1 else np.array([(1 - scale) / 2])
+        for scale, n in zip(SCALES, counts, strict=True)
+    ]
+    return [_cells(each, scale) for each, scale in zip(starts, SCALES, strict=True)]
+
+
 def _unit(values: Floats) -> Floats:
     """Return values (..., v) with mean 0 and length 1; equal values become 0."""
     values = values - values.mean(-1, keepdims=True)
     return values / np.linalg.norm(values, axis=-1, keepdims=True).clip(1)
+
+
+PART_CELLS = _all_cells()
+"""Cells of the parts of each scale, (count, CELLS, SIDE)."""
+PARTS = sum(len(cells) ** 2 for cells in PART_CELLS)
+"""Number of parts of a look."""

@@ -3,7 +3,8 @@
 An edit creates a new `State` that shares everything unchanged with the old one, so undo and redo are stacks of states.
 Photos are identified by content (`Support.key`), so the same photo is never an example twice, regardless of its file
 name. Near copies in a class count once: they would explain each other when one of them is left out, so thresholds would
-be too high and lambda too low. The same photo in two classes, also if it was saved again, cannot be an example of both.
+be too high and lambda too low. The same photo in two classes, also if it was saved again or cropped, cannot be an
+example of both.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from typing import Any, Literal
 from frn.errors import FrnError
 from frn.features.feature_cache import stamp_of
 from frn.images.boxes import split_box
-from frn.images.near_copies import LEAST_SAVED, copy_sets, saved_again
+from frn.images.near_copies import LEAST_SAVED, Looks, copy_sets, same_photos
 from frn.projects.names import normal
 from frn.ridge.parameters import HeadParameters
 from frn.system.archives import zip_around
@@ -366,38 +367,65 @@ def in_two_classes(names: Sequence[str], classes: Sequence[Sequence[Support]]) -
         for support in supports:
             holder, twin = first.setdefault(support.key, (name, support))
             if holder != name:
-                shared.setdefault(support.key, _in_both(twin, holder, support, name))
+                shared.setdefault(support.key, in_both(twin.path, holder, support.path, name))
     return shared
 
 
-Sets = dict[tuple[str, ...], list[list[int]]]
-"""Places of near copies within classes, by the keys of their examples."""
+class KnownCopies:
+    """The near copies among examples that were compared, so that an edit compares only new photos."""
+
+    def __init__(self) -> None:
+        """Start with no photo."""
+        self.sets: dict[tuple[str, ...], list[list[int]]] = {}
+        """Places of near copies within classes, by the keys of their examples."""
+        self._compared: list[tuple[list[str], Looks]] = []
+        self._pairs: set[tuple[str, str]] = set()
+
+    def pairs(self, looks: Mapping[str, bytes]) -> Iterator[tuple[str, str]]:
+        """Yield the keys of photos that show the same, in the order of `looks`."""
+        known = {key for keys, _ in self._compared for key in keys}
+        if fresh := [key for key in looks if key not in known]:
+            self._compared.append((fresh, new := Looks([looks[key] for key in fresh])))
+            for keys, others in self._compared:
+                self._pairs.update((fresh[one], keys[other]) for one, other in same_photos(new, others))
+        place = {key: at for at, key in enumerate(looks)}
+        pairs = {
+            tuple(sorted((place[one], place[other]))) for one, other in self._pairs if {one, other} <= place.keys()
+        }
+        keys = list(looks)
+        yield from ((keys[one], keys[other]) for one, other in sorted(pairs))
 
 
-def find_copies(state: State, looks: Mapping[str, bytes], known: Sets | None = None) -> dict[str, str]:
+def find_copies(state: State, looks: Mapping[str, bytes], known: KnownCopies | None = None) -> dict[str, str]:
     """Return the keys of examples that are not used, each with the key of an example that shows the same photo.
 
-    Of near copies in one class, the first is used; of the same photo in two classes, none. `looks` are those of
-    `near_copies`, by key. Classes that are `known` are not compared again, and others are added.
+    Of near copies in one class, the first is used; of the same photo in two classes, also if it is cropped or mirrored,
+    none. `looks` are those of `near_copies`, by key. Photos that are `known` are not compared again, and others are
+    added.
     """
     holders = {key: entry.id for key, (entry, _) in state.holders().items() if key in looks}
-    keys, elsewhere = list(holders), dict[str, str]()
-    for one, other in saved_again([looks[key] for key in keys]):
-        if holders[keys[one]] != holders[keys[other]]:
-            elsewhere.setdefault(keys[one], keys[other])
-            elsewhere.setdefault(keys[other], keys[one])
-    copies, known = dict[str, str](), {} if known is None else known
+    copies, elsewhere, known = dict[str, str](), dict[str, str](), known or KnownCopies()
+    for one, other in known.pairs({key: looks[key] for key in holders}):
+        if holders[one] != holders[other]:
+            elsewhere.setdefault(one, other)
+            elsewhere.setdefault(other, one)
+    sets = {}
     for entry in state.classes:
         examples = tuple(support.key for support in entry.supports if support.key in looks)
-        if examples not in known:
-            seen = [looks[key] for key in examples]
-            known[examples] = copy_sets(seen, LEAST_SAVED) if len(seen) > 1 else [[0]] * len(seen)
-        for places in known[examples]:
-            first, *others = alike = [examples[place] for place in places]
-            if twin := next((elsewhere[key] for key in alike if key in elsewhere), None):
-                copies |= {key: elsewhere.get(key, twin) for key in alike}
+        if (alike := known.sets.get(examples)) is None:
+            alike = (
+                copy_sets([looks[key] for key in examples], LEAST_SAVED)
+                if len(examples) > 1
+                else [[0]][: len(examples)]
+            )
+        sets[examples] = alike
+        for places in alike:
+            first, *others = same = [examples[place] for place in places]
+            if twin := next((elsewhere[key] for key in same if key in elsewhere), None):
+                copies |= {key: elsewhere.get(key, twin) for key in same}
             else:
                 copies |= dict.fromkeys(others, first)
+    known.sets = sets
     return copies
 
 
@@ -425,7 +453,7 @@ def describe_copies(state: State, copies: Mapping[str, str]) -> list[FrnError]:
                     here.append((support, other))
                 elif (pair := frozenset((support.key, twin))) not in pairs:
                     pairs.add(pair)
-                    both.append(_in_both(support, entry.name, other, holder.name))
+                    both.append(in_both(support.path, entry.name, other.path, holder.name))
         if here:
             copy, original = here[0]
             one, several = "is a near copy of another and does not count", "are near copies of others and do not count"
@@ -434,15 +462,15 @@ def describe_copies(state: State, copies: Mapping[str, str]) -> list[FrnError]:
         notes += both
         if entry.supports and all(support.key in copies for support in entry.supports):
             twin = copies[entry.supports[0].key]
-            why = _in_both(entry.supports[0], entry.name, holders[twin][1], holders[twin][0].name)
+            why = in_both(entry.supports[0].path, entry.name, holders[twin][1].path, holders[twin][0].name)
             raise FrnError(f"class {entry.name!r} has only photos that are also in another class. The first: {why}")
     return notes
 
 
-def _in_both(one: Support, name: str, other: Support, other_name: str) -> FrnError:
+def in_both(one: Path, name: str, other: Path, other_name: str) -> FrnError:
+    """Return what to report about a photo in two classes."""
     return FrnError(
-        f"{one.path} of class {name!r} and {other.path} of class {other_name!r} are the same photo; neither is used. "
-        "Remove one."
+        f"{one} of class {name!r} and {other} of class {other_name!r} are the same photo; neither is used. Remove one."
     )
 
 

@@ -84,14 +84,14 @@ def check(
     ] = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Check a data set: decode every image, count classes and images, and report broken files and small classes.
+    """Check a data set: decode every image, and report counts, broken files, small classes and near copies.
 
     The exit status is 1 if a file is broken, a class is in several splits, or a class has fewer than 2 images, or too
     few for --shot and --queries.
     """
     from msgspec import to_builtins
 
-    from frn.data.check import check_split
+    from frn.data.check import check_splits
     from frn.data.folders import find_splits, shared_classes, unused_folders
 
     if not data.is_dir():
@@ -102,10 +102,8 @@ def check(
     if shot is not None or queries is not None:
         shot, queries = shot or 5, queries or 15
         per_class, episode = shot + queries, f"a {shot}-shot episode with {queries} queries"
-    reports = []
-    for folder in splits:
-        with progress_bar(f"checking {folder.name}") as progress:
-            reports.append(check_split(folder, per_class, progress))
+    with progress_bar(f"checking {data.name}") as progress:
+        reports = check_splits(splits, per_class, progress)
     if as_json:
         print_json(to_builtins(reports))
     for report in reports:
@@ -117,6 +115,8 @@ def check(
             note(skipped.reason)
         for name, size in report.too_small.items():
             note(f"too small: {Path(report.folder, name)} has {size} images, but {episode} needs {per_class}")
+    copies = [f"{one}: is a near copy of {other}" for report in reports for one, other in report.copies]
+    report_skipped(copies, all_of_them="--json lists them all")
     report_skipped(unused_folders(data, found) if found else [], all_of_them="")
     shared = shared_classes({Path(report.folder).name: report.classes for report in reports})
     report_skipped([f"{data}: {each}" for each in shared], all_of_them="")

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
-from frn.data.check import check_split
+from frn.data.check import check_splits
 from frn.data.folders import scan
 from frn.data.prepare import prepare, read_record
 from frn.data.prepare.folder import SampledSplit
 from frn.data.prepare.sources import Sources
+from frn.data.synthetic import draw_moth, species
 from frn.errors import FrnError, FrnWarning
 from tests.frn.data.miniatures import tar_of
 
@@ -222,8 +223,29 @@ def test_check_finds_broken_files_and_small_classes(tmp_path: Path) -> None:
         for i in range(count):
             (tmp_path / name / f"{i}.png").write_bytes(png(size=(8 + i, 9)))
     (tmp_path / "a" / "text.png").write_text("no picture")
-    report = check_split(tmp_path, per_class=3)
+    (report,) = check_splits([tmp_path], per_class=3)
     assert report.classes == {"a": 4, "b": 2}
     assert (report.smallest, report.largest) == ((8, 9), (11, 9))
     assert [entry.path for entry in report.broken] == [str(Path("a") / "text.png")]
     assert report.too_small == {"b": 2}
+
+
+def test_check_finds_near_copies_in_classes_and_splits(tmp_path: Path) -> None:
+    moths = {
+        f"{kind}{number}": draw_moth(species(kind), np.random.default_rng([kind, number]), 96)
+        for kind in (1, 2) for number in (0, 1)
+    }  # fmt: skip
+    photos = {
+        "train/a/0.png": moths["10"], "train/a/1.jpg": moths["10"], "train/a/2.png": moths["11"],
+        "train/b/0.png": ImageOps.mirror(moths["11"]), "test/c/0.png": moths["20"], "test/c/1.png": moths["21"],
+        "test/d/0.png": moths["20"].crop((4, 4, 92, 92)), "test/d/1.png": moths["10"].convert("L"),
+    }  # fmt: skip
+    for name, photo in photos.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        photo.save(tmp_path / name)
+    reports = check_splits([tmp_path / "train", tmp_path / "test"], per_class=1)
+    copies = [[tuple(str(Path(each).relative_to(tmp_path)) for each in pair) for pair in r.copies] for r in reports]
+    assert copies == [
+        [("train/a/1.jpg", "train/a/0.png"), ("train/b/0.png", "train/a/2.png")],
+        [("test/d/0.png", "test/c/0.png"), ("test/d/1.png", "train/a/0.png"), ("test/d/1.png", "train/a/1.jpg")],
+    ]

@@ -311,14 +311,15 @@ def test_repeated_and_broken_photos_of_an_empty_class_are_named(moths: Path, tmp
         classifier.enroll({"a": [], "b": second[:2]})
 
 
-SAVED: dict[str, Callable[[Image.Image], Image.Image]] = {
+ALTERED: dict[str, Callable[[Image.Image], Image.Image]] = {
     "again": lambda image: image,
     "darker": lambda image: image.point(lambda value: value * 0.7),
     "grey": lambda image: image.convert("L"),
+    "mirrored": ImageOps.mirror,
 }
 
 
-@pytest.mark.parametrize("change", [*SAVED.values(), ImageOps.mirror], ids=[*SAVED, "mirrored"])
+@pytest.mark.parametrize("change", ALTERED.values(), ids=ALTERED)
 def test_near_copies_in_a_class_count_once(
     moths: Path, tmp_path: Path, change: Callable[[Image.Image], Image.Image]
 ) -> None:
@@ -337,7 +338,7 @@ def test_near_copies_in_a_class_count_once(
         assert classifier.copies == {content_key(copied.read_bytes()): plain.state.classes[0].supports[0].key}
 
 
-@pytest.mark.parametrize("change", [None, *SAVED.values()], ids=["same", *SAVED])
+@pytest.mark.parametrize("change", [None, *ALTERED.values()], ids=["same", *ALTERED])
 def test_a_photo_in_two_classes_is_named_and_used_in_neither(
     moths: Path, tmp_path: Path, change: Callable[[Image.Image], Image.Image] | None
 ) -> None:

@@ -125,6 +125,20 @@ async def test_folder_with_an_invalid_class_name_is_skipped(controller: Controll
     assert "has 210 characters" in controller.problems[-1].reason
 
 
+async def test_a_photo_of_two_classes_is_named_and_used_in_neither(controller: Controller) -> None:
+    classes = {"jay": photos("jay", 3), "owl": [*photos("owl", 2), photos("jay", 1)[0]], "wren": photos("wren", 1)}
+    opened = await controller.open_folder("/birds", classes)
+    assert (str(opened), names(controller)) == ("5 added, 1 in two classes", {"jay": 2, "owl": 2, "wren": 1})
+    assert f"{photos('jay', 1)[0]} of class 'jay' and" in controller.problems[-1].reason
+    assert controller.session.is_saved
+    wren = controller.session.state.named("wren")
+    assert wren is not None
+    assert str(await controller.add(wren.id, [*photos("owl", 1), photos("wren", 2)[1]])) == "1 added, 1 in two classes"
+    assert names(controller) == {"jay": 2, "owl": 1, "wren": 2}
+    controller.session.undo()
+    assert names(controller) == {"jay": 2, "owl": 2, "wren": 1}
+
+
 async def test_classifying_shows_the_first_answer_and_edits_update_it(controller: Controller) -> None:
     with pytest.raises(FrnError, match="no class has an example yet"):
         await controller.ask(["/q/jay-9.jpg"])

@@ -13,7 +13,7 @@ from functools import partial
 
 from frn.errors import FrnError
 from frn.projects.names import is_no_class
-from frn.projects.session import Duplicate, Session, State, Support
+from frn.projects.session import Duplicate, Session, State, Support, in_both
 from frn_tui.client import file_requests
 from frn_tui.client.client import EngineClient
 from frn_tui.client.file_requests import Found
@@ -31,12 +31,15 @@ class Added:
     added: int = 0
     broken: list[Problem] = field(default_factory=list)
     duplicates: list[Duplicate] = field(default_factory=list)
+    shared: dict[str, Problem] = field(default_factory=dict)
+    """Photos of two classes by key, which neither uses."""
     refused: list[Problem] = field(default_factory=list)
     """Folders with invalid class names."""
 
     def __str__(self) -> str:
         others = (
             (self.duplicates, "already added"),
+            (self.shared, "in two classes"),
             (self.broken, "unreadable"),
             (self.refused, "with an invalid class name"),
         )
@@ -122,6 +125,9 @@ class Controller(SyncedDocument):
             self._came.set()
             outcome.broken += broken
             self.problems += broken
+        self.session.amend_all(partial(_use_in_neither, outcome), is_on_disk=True)
+        outcome.added -= len(outcome.shared)
+        self.problems += outcome.shared.values()
         await self.sync()
         return outcome
 
@@ -144,9 +150,14 @@ class Controller(SyncedDocument):
                 session.set_aside(new)
                 outcome.added += len(new)
             elif any(entry.id == class_id for entry in session.state.classes):
-                duplicates = session.add(class_id, found)
+                name, duplicates = session.state.find(class_id).name, session.add(class_id, found)
                 outcome.added += len(found) - len(duplicates)
-                outcome.duplicates += duplicates
+                for twin in duplicates:
+                    if twin.class_name == name:
+                        outcome.duplicates.append(twin)
+                    else:
+                        why = str(in_both(twin.twin, twin.class_name, twin.path, name))
+                        outcome.shared.setdefault(twin.key, Problem(str(twin.path), why))
 
     def _named_classes(self, session: Session, names: Iterable[str], outcome: Added) -> dict[str, int]:
         """Create missing classes; return the ids of all with valid names, and `NO_CLASS` for a folder `unknown`."""
@@ -214,11 +225,21 @@ class Controller(SyncedDocument):
         supports, broken = await self._embed_new({name: list(paths)}, f"to {name}")
         if self.entry(class_id) is None:
             raise FrnError(f"{name} was deleted; {count_of(len(supports), 'photo')} not added")
-        duplicates = self.session.add(class_id, supports)
-        if added := len(supports) - len(duplicates):
-            self.session.name_act(f"added {count_of(added, 'photo')} to {name}")
+        before, outcome = self.session.state, Added(broken=broken)
+        with self.session.one_edit():
+            self._add_new([(class_id, str(support.path)) for support in supports], supports, outcome)
+        if self.session.state is not before:
+            self.session.name_act(f"added {count_of(outcome.added, 'photo')} to {name}")
         await self.sync()
-        return Added(added, broken, duplicates)
+        return outcome
+
+    def _add_new(self, photos: Sequence[tuple[int, str]], supports: Sequence[Support], outcome: Added) -> None:
+        """Add embedded photos to their classes; those of two classes are used in neither."""
+        before = self.session.state.holders()
+        self._add_found(self.session, photos, supports, outcome)
+        self.session.edit(_use_in_neither(outcome, self.session.state))
+        outcome.added -= len(outcome.shared.keys() - before)
+        self.problems += outcome.shared.values()
 
     async def add_classes(self, classes: dict[str, list[str]]) -> Added:
         """Add each folder as a class, or as examples of an existing class, all in one edit."""
@@ -229,7 +250,7 @@ class Controller(SyncedDocument):
             self.step_aside()
             ids = self._named_classes(self.session, classes, outcome)
             photos = [(class_id, path) for name, class_id in ids.items() for path in classes[name]]
-            self._add_found(self.session, photos, supports, outcome)
+            self._add_new(photos, supports, outcome)
         self.problems += outcome.refused
         if self.session.state is not before:
             self.session.name_act(f"added {count_of(outcome.added, 'photo')} to {count}")
@@ -351,3 +372,10 @@ class Controller(SyncedDocument):
         supports = [support_of(answer) for answer in answers if "key" in answer]
         self.session.set_aside(supports)
         return len(supports)
+
+
+def _use_in_neither(outcome: Added, state: State) -> State:
+    """Return a state without the photos of two classes."""
+    opening = Session(state)
+    opening.remove(outcome.shared)
+    return opening.state

@@ -17,7 +17,7 @@ from frn.inference.enrolled_form import as_project_head
 from frn.inference.enrollment import Enrollment, Keys, keys_of
 from frn.inference.scorers import Comparison, Reconstruction
 from frn.inference.unknown import Shares, stride
-from frn.projects.session import ClassEntry, ProjectHead, Sets, State, find_copies, without, without_copies
+from frn.projects.session import ClassEntry, KnownCopies, ProjectHead, State, find_copies, without, without_copies
 from frn.ridge.enrolment import Array, energy
 from frn_tui.client.protocol import ClassReport, ClassReports, SetClasses
 from frn_tui.engine.classes.class_ranks import ClassErrors
@@ -48,7 +48,7 @@ class EnrolledClasses:
         """Errors of the classes, and alpha and beta with which they were enrolled."""
         self._copies: tuple[list[Keys], dict[str, str]] = [], {}
         """The examples of all classes, and those that are not used (`session.find_copies`)."""
-        self._sets: Sets = {}
+        self._known = KnownCopies()
         self._means: dict[Keys, Array] = {}
         """Mean location of each example, (k, d), by the keys of its class."""
         self._rows: dict[str, Array] = {}
@@ -187,8 +187,7 @@ class EnrolledClasses:
         """Return the examples that are not used, because they are copies."""
         groups = _groups(state)
         if self._copies[0] != groups:
-            self._copies = groups, find_copies(state, self.models.looks, self._sets)
-            self._sets = {keys: self._sets[keys] for keys in groups if keys in self._sets}
+            self._copies = groups, find_copies(state, self.models.looks, self._known)
         return self._copies[1]
 
     def _report(
