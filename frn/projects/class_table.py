@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from frn.errors import FrnError
+from frn.errors import FrnError, shorten
 from frn.images.boxes import Box, box_name, path_of_url
 from frn.projects.folder_tree import Broken, looks_like_image, why_skipped
 from frn.system.archives import find_zip, read_whole
@@ -45,7 +45,8 @@ def read_table(path: Path) -> tuple[list[tuple[str, Path]], list[Broken]]:
     if files is None and labels is None and len(heads) == 2 and looks_like_image(first[0]):
         files, labels, rows = 0, 1, _rows(path)
     if files is None or labels is None:
-        raise FrnError(f"{path}: needs the columns path and label; its first row is: {', '.join(first) or 'empty'}")
+        heads = shorten(", ".join(first)) or "empty"
+        raise FrnError(f"{path}: needs the columns path and label; its first row is: {heads}")
     edges = [heads.index(name) for name in BOX] if set(BOX) <= set(heads) else []
     members: list[tuple[str, Path]] = []
     skipped = []
@@ -65,12 +66,12 @@ def read_table(path: Path) -> tuple[list[tuple[str, Path]], list[Broken]]:
             try:
                 named = path_of_url(name)
             except FrnError as error:
-                skipped.append(Broken(str(path), f"{path}: row {number} is skipped: {error}"))
+                skipped.append(Broken(str(path), f"{path}: row {number} is skipped: {shorten(error)}"))
                 continue
             named = box_name(named, Box(*(round(float(edge)) for edge in box))) if any(box) else named
             members.append((label, path.parent / os.path.expanduser(named)))  # noqa: PTH111  # pathlib's own raises
             continue
-        skipped.append(Broken(str(path), f"{path}: row {number} is skipped: {why}"))
+        skipped.append(Broken(str(path), f"{path}: row {number} is skipped: {shorten(why)}"))
     if not members:
         first_skipped = f". The first of {len(skipped)}: {skipped[0]}" if skipped else ""
         raise FrnError(f"{path}: has no row with a photo and a label{first_skipped}")

@@ -19,7 +19,7 @@ from frn.system.files import decode_json, is_file
 
 Edges = tuple[float, float, float, float]
 """Left, top, width and height in pixels."""
-Label = tuple[str, str, Edges | None]
+Label = tuple[object, str, Edges | None]
 """Class, name of the photo, and the box; None is the whole photo."""
 
 
@@ -73,9 +73,11 @@ def read_annotations(paths: list[Path]) -> tuple[list[tuple[str, Path]], list[Br
                 )
             places = [path.parent, path.parent / "images", path.parent.parent, path.parent.parent / "images"]
             for label, name, edges in read(document):
+                if not isinstance(label, str):
+                    raise TypeError(f"the label {label!r} is not text")
                 if not label or not looks_like_image(name):
                     why = why_skipped(name) if label else "it has no label"
-                    skipped.append(Broken(str(path), f"{path}: {name or 'an entry'} is skipped: {why}"))
+                    skipped.append(Broken(str(path), f"{path}: {shorten(name or 'an entry')} is skipped: {why}"))
                     continue
                 photo = str(next((place / name for place in places if _exists(place / name)), path.parent / name))
                 x, y, width, height = map(round, edges or (0, 0, 0, 0))

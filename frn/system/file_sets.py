@@ -146,7 +146,7 @@ def _read_manifest(folder: Path) -> dict[str, str]:
     if not (is_file(path) and is_ours(path)):
         return {}
     text = read_regular(path, MAX_MANIFEST).decode(errors="replace")
-    sums = {name: digest for digest, name in re.findall(r"^([0-9a-f]{64})  (.+)$", text, re.MULTILINE)}
+    sums = {name: digest for digest, name in re.findall(r"^([0-9a-f]{64})  ([^\0\n]+)$", text, re.MULTILINE)}
     return {name: sums[name] for name in sums if not Path(name).is_absolute() and ".." not in Path(name).parts}
 
 

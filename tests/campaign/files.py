@@ -162,6 +162,39 @@ def projects() -> Part:
     return Part(5_000, damaging_json(PROJECT), door)
 
 
+def labels() -> Part:
+    """Classes from exports of annotation tools and from tables: every class has a name and photos."""
+    from frn.images.boxes import split_box
+    from frn.projects.class_files import class_files
+    from tests.frn.projects.test_other_tools import COCO, CVAT, LABEL_STUDIO, LABELME
+
+    rows = [{"file_name": f"{number}.jpg", "label": label} for number, label in enumerate(("jay", "owl", "jay"))]
+    plain = b"file_name,label\n0.jpg,jay\n1.jpg,owl\n"
+    boxes = b'sep=;\npath;label;x;y;width;height\n0.jpg;jay;1,5;2;30;40\n\'-1.jpg;owl;;;;\n"a;b.jpg";jay;;;;\n'
+    makers: dict[str, Maker] = {
+        "coco.json": damaging_json(COCO), "tasks.json": damaging_json(LABEL_STUDIO),
+        "photo.json": damaging_json(LABELME), "cvat.xml": damaging([CVAT.encode()], changes=TEXT), "metadata.csv": damaging([plain], changes=TEXT),
+        "metadata.jsonl": _damaging_lines(rows), "table.csv": damaging([boxes, plain], changes=TEXT),
+        "table.tsv": damaging([plain.replace(b",", b"\t")], changes=TEXT),
+    }  # fmt: skip
+
+    def make(generator: np.random.Generator) -> bytes:
+        name = list(makers)[int(generator.integers(len(makers)))]
+        return name.encode() + b"\0" + makers[name](generator)
+
+    def door(data: bytes, folder: Path) -> None:
+        name, _, content = data.partition(b"\0")
+        (folder / name.decode()).write_bytes(content)
+        found = class_files(folder if name.startswith(b"metadata") else folder / name.decode())
+        assert found.members or found.others
+        for label, photos in found.with_others.items():
+            assert label.strip()
+            assert all(map(split_box, photos))
+        assert all("\n" not in line for line in found.skipped)
+
+    return Part(5_000, make, door)
+
+
 def settings() -> Part:
     """Read the file and save it."""
     from frn_tui.settings.settings import Settings, settings_path

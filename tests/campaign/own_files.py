@@ -90,6 +90,29 @@ def pixel_cache() -> Part:
     return Part(5_000, one_of(files), door, refuses=False)
 
 
+def exported_sets() -> Part:
+    """A file of an export is read as it was written or refused, also if its manifest is damaged; others stay."""
+    from frn.system.file_sets import MANIFEST, read_member, write_set
+
+    files = {"features.onnx": b"features" * 9, "head.onnx": b"head" * 9}
+    write_set(HOME / "exported", files)
+    whole = {path.name: path.read_bytes() for path in (HOME / "exported").iterdir()}
+
+    def door(data: bytes, folder: Path) -> None:
+        name, _, content = data.partition(b"\0")
+        for other, good in {**whole, "notes.txt": b"mine"}.items():
+            (folder / other).write_bytes(content if other == name.decode() else good)
+        try:
+            found = {name: read_member(folder / name, 1 << 20) for name in files}
+            assert found == files or name.decode() not in (MANIFEST, *files), found
+        finally:
+            write_set(folder, {"head.onnx": b"new"}, replace=True)
+            assert (folder / "notes.txt").read_bytes() == b"mine"
+            assert read_member(folder / "head.onnx", 1 << 20) == b"new"
+
+    return Part(5_000, one_of(whole), door)
+
+
 def prepared() -> Part:
     """The record of a data set's sources is read as written, or not at all."""
     record = Record("cub-cropped", {"split": "default"}, ["/data/cub.tgz"], ["x.txt: is no image"], "by names")

@@ -132,6 +132,7 @@ def test_an_image_folder_of_hugging_face_is_a_table(tmp_path: Path, name: str) -
         ({"x.xml": VOC.replace("xmax", "right")}, "x.xml: its labels cannot be read ('xmax' is missing)"),
         ({"x.json": {**COCO, "annotations": []}}, "x.json: has no labelled photo"),
         ({"x.json": {**COCO, "images": [{"id": 7, "file_name": "a.jpg"}]}}, "(8 is missing). Export them again."),
+        ({"x.json": {**LABELME, "flags": {}, "shapes": [{"label": 5, "points": [[1, 2]]}]}}, "the label 5 is not text"),
     ],
 )
 def test_exports_that_cannot_be_read_give_one_line(tmp_path: Path, files: dict[str, Any], reason: str) -> None:
@@ -181,6 +182,8 @@ def test_tables_of_spreadsheets_are_read(
             "row 2 is skipped: it has 8 columns, the first row 6; put text with a comma",
         ),
         ("sep=;\npath;label\n;jay\n", "row 3 is skipped: it has no photo"),
+        ('photo\vof,"two\nlines"\na.jpg,jay\n', "its first row is: photo of, two lines$"),
+        ('path,label\n"a.t\nt",jay\n', r"row 2 is skipped: .*\.t t"),
         ("path,label\na.jpg,unknown\nb.jpg,None\n", r"has no class, only photos that belong to none \(None, unknown\)"),
     ],
 )

@@ -144,3 +144,11 @@ def test_new_folder_never_replaces_another(tmp_path: Path) -> None:
         (work / "y").write_bytes(b"y")
     assert files(tmp_path / "new") == {"x"}
     assert [entry.name for entry in tmp_path.iterdir()] == ["new"]
+
+
+def test_a_damaged_manifest_is_replaced(tmp_path: Path) -> None:
+    write_set(tmp_path, OLD)
+    manifest = tmp_path / MANIFEST
+    manifest.write_text(manifest.read_text().replace("b.onnx", "b\0.onnx"))
+    write_set(tmp_path, NEW, replace=True)
+    assert content(tmp_path) == NEW
