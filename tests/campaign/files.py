@@ -173,7 +173,8 @@ def labels() -> Part:
     boxes = b'sep=;\npath;label;x;y;width;height\n0.jpg;jay;1,5;2;30;40\n\'-1.jpg;owl;;;;\n"a;b.jpg";jay;;;;\n'
     makers: dict[str, Maker] = {
         "coco.json": damaging_json(COCO), "tasks.json": damaging_json(LABEL_STUDIO),
-        "photo.json": damaging_json(LABELME), "cvat.xml": damaging([CVAT.encode()], changes=TEXT), "metadata.csv": damaging([plain], changes=TEXT),
+        "photo.json": damaging_json(LABELME),
+        "cvat.xml": damaging([CVAT.encode()], changes=TEXT), "metadata.csv": damaging([plain], changes=TEXT),
         "metadata.jsonl": _damaging_lines(rows), "table.csv": damaging([boxes, plain], changes=TEXT),
         "table.tsv": damaging([plain.replace(b",", b"\t")], changes=TEXT),
     }  # fmt: skip
