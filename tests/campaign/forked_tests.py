@@ -27,7 +27,8 @@ import typer.testing
 
 LIBRARIES = (np, onnx, onnxruntime, PIL, rich, textual, torch, typer)
 """Libraries to import once, in this process."""
-OPTIONS = ("-x", "-q", "--tb=no", "-rfE", "-p", "no:cacheprovider")
+OPTIONS = ("-x", "-q", "--tb=no", "-rfE", "-p", "no:cacheprovider", "-m", "not slow and not campaign and not runtimes")
+"""Nightly tests also count: some mutants are killed only by these."""
 
 
 def main() -> None:

@@ -137,8 +137,7 @@ class App:
         }
         counted = {entry.name: [str(s.key) for s in entry.supports] for entry in controller.session.state.classes}
         shown = (controller.threshold, controller.calibrated, controller.expected, list(controller.reports.values()))
-        problems = sorted(map(str, controller.problems))
-        return failed, answers, counted, sorted(controller.missing), sorted(controller.skipped), shown, problems
+        return failed, answers, counted, sorted(controller.missing), sorted(controller.skipped), shown
 
 
 class World:
@@ -454,7 +453,7 @@ def open_in_app(world: World, draw: random.Random) -> None:
         answers = app.ask(world.queries)
         saved = app.do(lambda controller: controller.save(str(out), replace=True)) if saves else ""
         app.do(lambda controller: controller.engine.call(LockProject(None)))
-        return str(failed), answers, saved
+        return str(failed), answers, saved, sorted(map(str, app.controller.problems))
 
     world.compare(run, out)
 

@@ -13,8 +13,10 @@ from PIL import Image
 
 from frn.features.extractor import Extractor
 from frn.features.feature_cache import FeatureStore
+from frn.features.onnx_runtime import ForeignModel, OwnModel
 from frn.images import opening
 from frn.images.opening import open_image
+from frn.images.transforms import Pixels
 from frn.models.zoo import shipped_extractors
 from frn.system.processes.locks import Lock
 from tests.forks import ended, fork
@@ -55,10 +57,38 @@ def busy_decoders(folder: Path) -> Iterator[Reader]:
 
 
 @contextmanager
-def model(folder: Path, *, trusted: bool) -> Iterator[Reader]:
+def session(folder: Path) -> Iterator[Reader]:
+    extractor, pixels = opened(trusted=True)
+    own = extractor.session
+    assert isinstance(own, OwnModel)
+    first, here = own._session, os.getpid()
+    yield lambda: (extractor.feature_maps(pixels).tobytes(), (own._session is first) == (os.getpid() == here))
+
+
+@contextmanager
+def busy_sandbox(folder: Path) -> Iterator[Reader]:
+    """Run a model while a thread of the parent holds the lock of its child, which the fork must not wait for."""
+    extractor, pixels = opened(trusted=False)
+    foreign = extractor.session
+    assert isinstance(foreign, ForeignModel)
+    held, here = foreign._child._lock, os.getpid()
+
+    def run() -> bytes:
+        if os.getpid() == here and held.locked():
+            held.release()
+        maps = extractor.feature_maps(pixels).tobytes()
+        if os.getpid() == here:
+            held.acquire()
+        return maps
+
+    yield run
+    held.release()
+
+
+def opened(*, trusted: bool) -> tuple[Extractor, Pixels]:
     extractor = Extractor.open(shipped_extractors()["conv4"], trusted=trusted, threads=2, device="cpu")
-    pixels = np.random.default_rng(0).integers(0, 256, (2, *[extractor.transform.size] * 2, 3), dtype=np.uint8)
-    yield lambda: extractor.feature_maps(pixels).tobytes()
+    side = extractor.transform.size
+    return extractor, np.random.default_rng(0).integers(0, 256, (2, side, side, 3), dtype=np.uint8)
 
 
 @contextmanager
@@ -94,8 +124,8 @@ def lock(folder: Path) -> Iterator[Reader]:
 KINDS = {
     "a zip of photos": zipped_photos,
     "decoders": busy_decoders,
-    "a session": lambda folder: model(folder, trusted=True),
-    "a sandboxed session": lambda folder: model(folder, trusted=False),
+    "a session": session,
+    "a sandboxed session": busy_sandbox,
     "the feature store": feature_store,
     "a lock": lock,
 }
