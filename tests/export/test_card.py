@@ -200,3 +200,11 @@ def test_a_model_without_a_closed_form_head_gets_a_card_for_its_extractor() -> N
     assert "| method | proto |" in card
     assert "| trained on | not recorded |" in card
     assert re.findall("^## (.*)", card, flags=re.MULTILINE) == ["features.onnx"]
+
+
+def test_the_card_of_another_head_describes_its_outputs() -> None:
+    head = exported(TRANSFORMS["as is"])["head"]  # only its inputs and outputs are described
+    card = model_card({**exported(TRANSFORMS["as is"], "proto"), "head": head}, {})
+    assert "repeated if a class has fewer" in card
+    assert "negative logarithm of the probability" in card
+    assert "padded with zeros" not in card
