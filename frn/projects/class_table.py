@@ -45,8 +45,8 @@ def read_table(path: Path) -> tuple[list[tuple[str, Path]], list[Broken]]:
     if files is None and labels is None and len(heads) == 2 and looks_like_image(first[0]):
         files, labels, rows = 0, 1, _rows(path)
     if files is None or labels is None:
-        heads = shorten(", ".join(first)) or "empty"
-        raise FrnError(f"{path}: needs the columns path and label; its first row is: {heads}")
+        named = shorten(", ".join(first)) if any(first) else "empty"
+        raise FrnError(f"{path}: needs the columns path and label; its first row is: {named}")
     edges = [heads.index(name) for name in BOX] if set(BOX) <= set(heads) else []
     members: list[tuple[str, Path]] = []
     skipped = []
