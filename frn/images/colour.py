@@ -37,14 +37,22 @@ SRGB = Path(__file__).with_name("srgb.icc")
 """The sRGB profile of libvips (Compact ICC Profiles, CC0); littleCMS's own rounds differently."""
 
 
-def to_rgb(image: Image.Image, part: Image.Image | None = None) -> Image.Image:
-    """Convert an image of any mode, or a part of it, to RGB: see `converter`."""
-    convert, part = converter(image), part or image
+def to_rgb(image: Image.Image, box: Box | None = None, orientation: int = 1) -> Image.Image:
+    """Convert an image of any mode, or a box of it in the upright image, to RGB: see `converter`.
+
+    Parts are converted in strips, without a second copy in the image's own mode.
+    """
+    convert = converter(image)
+    if box is None or (box == (0, 0, *image.size) and orientation not in UPRIGHT):
+        box, orientation = (0, 0, *image.size), 1
+        if is_plain(convert):
+            return image
     if is_plain(convert):
-        return part
-    result = Image.new("RGB", part.size)
-    for box in strips((0, 0, *part.size)):
-        result.paste(convert(part.crop(box)), box)
+        return upright(image, box, orientation)
+    left, top, right, bottom = box
+    result = Image.new("RGB", (right - left, bottom - top))
+    for strip in strips(box):
+        result.paste(convert(upright(image, strip, orientation)), (0, strip[1] - top))
     return result
 
 

@@ -10,7 +10,7 @@ from PIL import Image, JpegImagePlugin, UnidentifiedImageError
 from frn.errors import FrnError, shorten
 from frn.images import depth, kinds
 from frn.images.boxes import Box, box_name
-from frn.images.colour import SIDEWAYS, UPRIGHT, shrunk, to_rgb, upright
+from frn.images.colour import SIDEWAYS, UPRIGHT, shrunk, to_rgb
 from frn.images.png_colours import coding_points, profile_of
 from frn.images.transforms import EvaluationTransform
 
@@ -51,7 +51,7 @@ class DecodeRequest:
         Raises FrnError if the requested part has no pixel.
         """
         if self.box is not None:
-            return to_rgb(image, _cut(image, orientation, self.box, whole, where))
+            return to_rgb(image, _within(image, orientation, self.box, whole, where), orientation)
         if self.transform is not None:
             return Image.fromarray(self.transform(image, orientation))
         if self.longest is not None:
@@ -117,14 +117,17 @@ def decode_in_process(
         raise FrnError(f"{where}: is damaged and cannot be decoded ({shorten(error)})") from error
 
 
-def _cut(image: Image.Image, orientation: int, box: Box, whole: tuple[int, int], where: str) -> Image.Image:
+def _within(
+    image: Image.Image, orientation: int, box: Box, whole: tuple[int, int], where: str
+) -> tuple[int, int, int, int]:
+    """Return the edges of a box in pixels of the upright decoded image, which may be smaller than the whole photo."""
     right, bottom = min(box.left + box.width, whole[0]), min(box.top + box.height, whole[1])
     if box.left >= right or box.top >= bottom:
         raise FrnError(f"{box_name(where, box)}: the box has no pixel of the photo, which is {whole[0]} x {whole[1]}")
     width, height = image.size if orientation not in SIDEWAYS else image.size[::-1]
     x, y = width / whole[0], height / whole[1]
     ends = max(round(right * x), int(box.left * x) + 1), max(round(bottom * y), int(box.top * y) + 1)
-    return upright(image, (int(box.left * x), int(box.top * y), *ends), orientation)
+    return int(box.left * x), int(box.top * y), *ends
 
 
 def _opened(data: bytes) -> Image.Image:
