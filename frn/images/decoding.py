@@ -11,7 +11,7 @@ from frn.errors import FrnError, shorten
 from frn.images import depth, kinds
 from frn.images.boxes import Box, box_name
 from frn.images.colour import SIDEWAYS, UPRIGHT, shrunk, to_rgb
-from frn.images.png_colours import coding_points, profile_of
+from frn.images.png_colours import HDR, coding_points, profile_of
 from frn.images.transforms import EvaluationTransform
 
 FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "BMP", "GIF", "TIFF", "PPM")
@@ -94,7 +94,9 @@ def decode_in_process(
                     )
                 raw = depth.raw_mode(image)
                 image.load()
-                image.info["cicp"] = coding_points(data) if image.format == "PNG" else None
+                image.info["cicp"] = points = coding_points(data) if image.format == "PNG" else None
+                if points and (curve := HDR.get(points[1])):
+                    depth.say(f"an image has the HDR curve {curve}: its colours are read as sRGB. Save it without HDR.")
                 depth.match_key(image, raw)
                 orientation = _orientation(image)
                 if orientation in SIDEWAYS:

@@ -27,7 +27,7 @@ WHITE = 65535
 
 
 class ShallowDataWarning(FrnWarning):
-    """Warning that a 16-bit file uses fewer bits, so its values were scaled."""
+    """Warning that a 16-bit file uses fewer bits, so its values were scaled, or that its HDR curve was not applied."""
 
 
 def white_level(image: Image.Image, most: float) -> float:

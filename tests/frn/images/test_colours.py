@@ -15,7 +15,7 @@ from frn.images.colour import srgb_converter, to_rgb
 from frn.images.depth import ShallowDataWarning
 from frn.images.opening import open_image
 from frn.images.transforms import EvaluationTransform
-from tests.pngs import COLOUR_CHUNKS, SWATCHES, png
+from tests.pngs import COLOUR_CHUNKS, SWATCHES, cicp, png
 from tests.profiles import ADOBE_RGB, DISPLAY_P3, SRGB, cmyk_profile, grey_profile, rgb_profile
 
 
@@ -202,6 +202,13 @@ def test_colour_chunks_of_a_png_are_read_as_chromium_reads_them(tmp_path: Path, 
     paths = [png(tmp_path / f"{bits}.png", rows[bits], bits, chunks=chunks) for bits in rows]
     for path in (*paths, Path(f"{paths[0]}#xywh=0,0,9,9")):
         np.testing.assert_allclose(np.asarray(open_image(path))[0].astype(int), shown, atol=1)
+
+
+@pytest.mark.parametrize(("curve", "name"), [(16, "PQ"), (18, "HLG")])
+def test_hdr_curves_are_reported(tmp_path: Path, curve: int, name: str) -> None:
+    with pytest.warns(ShallowDataWarning, match=f"has the HDR curve {name}: its colours are read as sRGB"):
+        opened = open_image(png(tmp_path / "x.png", SWATCHES, 8, chunks=[cicp(9, curve, 0, 1)]))
+    assert np.array_equal(np.asarray(opened)[0], SWATCHES[0])
 
 
 @pytest.mark.parametrize("name", ["linear", "gamma and primaries", "equal primaries", "cICP comes before sRGB"])
