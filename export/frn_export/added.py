@@ -56,8 +56,6 @@ def add_model(
     size: int | None = None,
     layer: int | None = None,
     method: str = "frn",
-    about: str | None = None,
-    licence: str | None = None,
     progress: Progress | None = None,
 ) -> tuple[str, ModelFiles]:
     """Add a pretrained backbone to the user's models if its export agrees with torch.
@@ -69,8 +67,6 @@ def add_model(
         size: side of the images; by default that in the catalogue, or that of the weights.
         layer: stage whose map is used, counted from the end; by default the last one.
         method: name of the head, which is not trained.
-        about: description of the model; by default that in the catalogue.
-        licence: licence of the weights; by default that in the catalogue.
         progress: called with the number of downloaded bytes.
 
     Returns:
@@ -96,8 +92,8 @@ def add_model(
         raise
     notes = {
         "backbone": backbone,
-        "about": about or network.about,
-        "licence": licence or network.licence,
+        "about": network.about,
+        "licence": network.licence,
         "weights": weights_file.name,
     }
     return _keep(model, name, notes, network.similarity if size in (None, network.size) and not layer else None)

@@ -1,7 +1,6 @@
 """The `frn` command line; commands are listed in the order in which users meet them."""
 
 import re
-from itertools import pairwise
 from typing import Annotated, Any
 
 import typer
@@ -33,8 +32,7 @@ def local_words(words: list[str]) -> list[str]:
     Raises FrnError if an argument is an address on another machine.
     """
     words = [path_of_url(word) for word in words]
-    photos = [word for before, word in pairwise(["", *words]) if before not in ("--licence", "--about")]
-    if web := [word for word in photos if word.startswith(("http://", "https://"))]:
+    if web := [word for word in words if word.startswith(("http://", "https://"))]:
         raise FrnError(f"{web[0]}: frn only reads local files. Download it first, then pass the file.")
     return words
 

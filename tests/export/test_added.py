@@ -106,12 +106,6 @@ def test_backbone_is_added_under_its_name_up_to_the_first_dot(
     assert notes["weights"] == "cached.bin"
 
 
-def test_description_and_licence_can_be_given(asked: list[dict[str, Any]], folder: Path) -> None:
-    add_model("known", name="mine", about="for moths", licence="CC0")
-    notes = json.loads((folder / "mine" / "notes.json").read_text())
-    assert (notes["about"], notes["licence"]) == ("for moths", "CC0")
-
-
 def test_unknown_network_names_the_choices(asked: list[dict[str, Any]]) -> None:
     with pytest.raises(FrnError) as refused:
         add_model("unknown")

@@ -29,7 +29,6 @@ def train(
     out: options.RunOut = None,
     method: options.Method = None,
     backbone: options.Backbone = None,
-    batch: Annotated[int | None, typer.Option(min=2, help="Images per pre-training step.")] = None,
     way: options.Way = None,
     shot: options.Shot = None,
     queries: options.Queries = None,

@@ -59,12 +59,6 @@ def add(
         str | None,
         typer.Option(help="Head for a pretrained backbone.", show_default="frn"),
     ] = None,
-    about: Annotated[
-        str | None, typer.Option(help="Description of the model.", show_default="that of the name")
-    ] = None,
-    licence: Annotated[
-        str | None, typer.Option(help="Licence of the weights.", show_default="that of the name")
-    ] = None,
     preset: options.ImportPreset = None,
     as_json: options.AsJson = False,
 ) -> None:
@@ -78,7 +72,7 @@ def add(
     from frn.models.zoo import catalogue, is_bare
 
     is_file = network not in catalogue() and (is_bare(Path(network)) or Path(network).exists())
-    if is_file and (weights or size or layer or method or about or licence):
+    if is_file and (weights or size or layer or method):
         raise FrnError(f"{network}: already contains a whole model. Only --name and --preset apply to it.")
     if not is_file and preset:
         raise FrnError("--preset only applies to the authors' .pth files")
@@ -93,9 +87,8 @@ def add(
                 say(f"downloading the weights: {done / 1e6:.1f} MB")
 
             head = method or "frn"
-            told = {"about": about, "licence": licence}
             added, files = add_model(
-                network, name=name, weights=weights, size=size, layer=layer, method=head, progress=progress, **told
+                network, name=name, weights=weights, size=size, layer=layer, method=head, progress=progress
             )
     facts = _facts(files)
     if as_json:

@@ -25,7 +25,6 @@ class RunOptions:
     out: Path | None = None
     method: str | None = None
     backbone: str | None = None
-    batch: int | None = None
     way: int | None = None
     shot: int | None = None
     queries: int | None = None
@@ -100,15 +99,14 @@ class RunOptions:
             backbone=self.backbone or preset.backbone,
             episode=replace(preset.episode, **shape),
             schedule=schedule if self.warm_up is None else replace(schedule, warm_up=self.warm_up),
-            pretraining=replace(preset.pretraining, batch=self.batch or preset.pretraining.batch),
         )
 
     def check(self) -> None:
         """Raise FrnError for options that cannot work, before anything is read."""
         name, preset = self.preset, self.overridden()
-        stage, idle = ("trains on episodes", ("batch",)) if preset.trains_on_episodes else ("pre-trains", OF_EPISODES)
+        idle = () if preset.trains_on_episodes else OF_EPISODES
         if useless := [f"--{option}" for option in idle if getattr(self, option) is not None]:
-            raise FrnError(f"{useless[0]} has no effect, because preset {name!r} {stage}. Remove it.")
+            raise FrnError(f"{useless[0]} has no effect, because preset {name!r} pre-trains. Remove it.")
         if self.backbone is not None and ":" in self.backbone:
             raise FrnError(
                 f"--backbone {self.backbone}: pretrained backbones cannot be trained. "

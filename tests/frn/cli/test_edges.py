@@ -245,15 +245,13 @@ def test_a_model_or_preset_takes_precedence_over_a_folder(tmp_path: Path, monkey
     assert "--data has no effect" in frn("train", "demo", "--data", "nowhere").stderr
 
 
-def test_an_address_may_have_a_box_and_a_licence_is_not_a_photo(tmp_path: Path) -> None:
+def test_an_address_may_have_a_box() -> None:
     box = f"{PHOTO}#xywh=0,0,20,20"
     by_path, by_address = (
         json.loads(frn("classify", MOTHS, word, "--model", "conv4", "--json").stdout)
         for word in (box, f"{PHOTO.as_uri()}#xywh=0,0,20,20")
     )
     assert by_path == by_address
-    told = frn("models", "add", tmp_path / "none.onnx", "--licence", "https://example.org/mit").stderr
-    assert str(tmp_path / "none.onnx") in told
     assert "only reads local files" in frn("classify", MOTHS, "https://example.org/x.jpg").stderr
 
 
