@@ -5,12 +5,13 @@ so are the photos of a folder; a project keeps its own order.
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from frn.errors import FrnError
 from frn.projects.class_table import is_table, metadata_table, read_table
-from frn.projects.folder_tree import Broken, Check, class_tree
+from frn.projects.folder_tree import DEEPEST, Broken, Check, ClassTree, class_tree, is_name, list_tree
 from frn.projects.names import is_no_class, natural_order
 from frn.projects.other_tools import find_annotations, is_annotation_file, read_annotations
 from frn.projects.project import Project, is_project, load_project
@@ -60,6 +61,32 @@ def class_files(
 
     Raises FrnError if it cannot be read or has no classes, and TwoLevelsError if it needs a `level`.
     """
+    listed = _listed(path)
+    return _from_tree(path, class_tree(path, level, check), needed=needed) if listed is None else listed
+
+
+def readings(path: Path, check: Check = lambda: None) -> dict[int, ClassFiles]:
+    """Return the classes in a path for each level of folders that gives different ones; with `DEEPEST`, of any level.
+
+    There is a choice only if folders without photos of their own have several folders that may be named after classes.
+    Raises FrnError as `class_files`, never TwoLevelsError.
+    """
+    if (listed := _listed(path)) is not None:
+        return {1: listed}
+    files = list_tree(path, check)
+    tree = class_tree(path, 1, check, files)
+    found = {1: _from_tree(path, tree, needed=False)}
+    for level in (DEEPEST, 2) if tree.is_nested else ():
+        with suppress(FrnError):  # deeper folders may differ only in their whitespace
+            read = _from_tree(path, class_tree(path, level, check, files), needed=False)
+            are_names = level == DEEPEST or all(is_name(name, has_photos=True) for name in read.members)
+            if are_names and all(read.members != other.members for other in found.values()):
+                found[level] = read
+    return dict(sorted(found.items(), reverse=True))
+
+
+def _listed(path: Path) -> ClassFiles | None:
+    """Return the classes that a file lists, by itself or in a folder; None if the names of folders are the classes."""
     if is_project(path):
         return _project(path)
     if is_table(path):
@@ -72,7 +99,10 @@ def class_files(
         return _grouped(path, *read_table(table))
     if annotations := find_annotations(path):
         return _grouped(path, *read_annotations(annotations))
-    tree = class_tree(path, level, check)
+    return None
+
+
+def _from_tree(path: Path, tree: ClassTree, *, needed: bool) -> ClassFiles:
     if needed or not tree.loose:
         tree.require_classes(path)
     files = [(folder, f"{folder}/{name}") for folder, names in tree.folders.items() for name in names]

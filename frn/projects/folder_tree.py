@@ -40,6 +40,9 @@ SYSTEM_FOLDERS = frozenset(
 SYSTEM_FILES = frozenset({"thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r"})
 """Files that file managers leave in a folder of photos, in lower case."""
 
+DEEPEST = 1_000
+"""In place of a level: each folder with photos is a class, at any level."""
+
 Check = Callable[[], object]
 """Called often during a scan; it may raise an exception to stop the scan."""
 Parts = tuple[str, ...]
@@ -71,6 +74,10 @@ class Broken:
         return self.reason
 
 
+Files = tuple[dict[Parts, list[str]], list[Broken]]
+"""The photos in every folder, and what was skipped."""
+
+
 @dataclass
 class ClassTree:
     """Class folders and their photos."""
@@ -82,6 +89,8 @@ class ClassTree:
     loose: list[str]
     """Photos beside the class folders."""
     skipped: list[Broken]
+    is_nested: bool
+    """Whether folders without photos of their own have several folders that may be named after classes."""
 
     def require_classes(self, where: Path) -> None:
         """Raise FrnError if no class has a photo, and say what to do."""
@@ -91,18 +100,22 @@ class ClassTree:
             raise FrnError(f"{where}: has no class folders with photos. It needs a folder of images per class.{more}")
 
 
-def class_tree(root: Path, level: int | None = None, check: Check = lambda: None) -> ClassTree:
+def class_tree(
+    root: Path, level: int | None = None, check: Check = lambda: None, files: Files | None = None
+) -> ClassTree:
     """List the class folders of a folder or zip, and their photos.
 
     Args:
         root: a folder or zip, or a folder in a zip.
-        level: level of the class folders, 1 or 2, in a tree that has two levels of names.
+        level: level of the class folders, 1 or 2, in a tree that has two levels of names; or `DEEPEST`.
         check: called often; may raise to stop.
+        files: what `list_tree` returned, if it was called before.
 
     Raises TwoLevelsError without `level` for such a tree, and FrnError if `root` cannot be listed, contains the splits
     of a data set, or has two class folders of the same name.
     """
-    tree, skipped = _walk(root, check, beside=False)
+    tree, broken = files or list_tree(root, check)
+    skipped = list(broken)
     filled = {parts[:end] for parts, names in tree.items() if names for end in range(len(parts) + 1)}
     within: dict[Parts, list[Parts]] = {}
     for parts in tree:
@@ -114,7 +127,7 @@ def class_tree(root: Path, level: int | None = None, check: Check = lambda: None
 
     def names_in(parts: Parts) -> list[Parts]:
         """Return the folders in a folder that may be named after a class: neither dates nor `images`."""
-        return [folder for folder in inside(parts) if _is_name(folder[-1], bool(tree[folder]))]
+        return [folder for folder in inside(parts) if is_name(folder[-1], has_photos=bool(tree[folder]))]
 
     base: Parts = ()
     while not tree[base] and len(inside(base)) == 1 and not tree[inside(base)[0]] and names_in(inside(base)[0]):
@@ -146,7 +159,16 @@ def class_tree(root: Path, level: int | None = None, check: Check = lambda: None
     skipped += [_skip(root.joinpath(*parts), "it has no photos") for parts in empty if parts[:-1] in filled | {base}]
     folders = at(level or 1)
     skipped += [_skip(home / name, "it is not in a class folder") for name in tree[base] if folders]
-    return ClassTree(home, folders, tree[base], skipped)
+    nested = [folder for top in tops if not tree[top] for folder in names_in(top)]
+    return ClassTree(home, folders, tree[base], skipped, is_nested=len(nested) > 1)
+
+
+def list_tree(root: Path, check: Check = lambda: None) -> Files:
+    """Return the photos in every folder below a folder or in a zip, and what was skipped; a read-me beside them is not.
+
+    Raises FrnError if the folder cannot be listed.
+    """
+    return _walk(root, check, beside=False)
 
 
 def _counts(folders: dict[str, list[str]]) -> dict[str, int]:
@@ -167,7 +189,7 @@ def photos_below(root: Path, check: Check = lambda: None) -> tuple[list[Path], l
     return [root / name for name in sorted(names, key=natural_order)], skipped
 
 
-def _walk(root: Path, check: Check, *, beside: bool) -> tuple[dict[Parts, list[str]], list[Broken]]:
+def _walk(root: Path, check: Check, *, beside: bool) -> Files:
     """Return the photos in every folder below `root`, and the other entries; those in `root` itself only if `beside`.
 
     Each folder is read once, in its real place: links to folders come last, and none leads above `root`.
@@ -245,7 +267,7 @@ def _refuse_twins(root: Path, names: Iterable[str]) -> None:
             )
 
 
-def _is_name(name: str, has_photos: bool) -> bool:
+def is_name(name: str, *, has_photos: bool) -> bool:
     """Return whether a folder may be named after a class, not after a date, a number or its kind of content."""
     words = set(_words(name))
     return bool(words - SESSION) or bool(words and not has_photos)

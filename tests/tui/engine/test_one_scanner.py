@@ -12,6 +12,7 @@ from PIL import Image
 from frn.errors import FrnError, FrnWarning
 from frn.estimator.few_shot import FewShotClassifier
 from frn.projects.class_files import class_files
+from frn.projects.folder_tree import DEEPEST
 from frn.projects.project import load_project
 from frn.system.csv_rows import csv_row
 from tests.commands import frn
@@ -62,6 +63,8 @@ def by_library(path: Path) -> Contents:
 
 def by_app(bare: Engine, path: Path) -> Contents:
     found = bare.done("scan", path=str(path))
+    if found["kind"] == "levels":  # the app asks where the commands take the first level
+        found = bare.done("scan", path=str(path), level=1)
     if found["kind"] == "project":
         state = bare.done("load", path=str(path))["state"]
         classes = [(entry["name"], [photo["path"] for photo in entry["supports"]]) for entry in state["classes"]]
@@ -128,7 +131,8 @@ def test_two_levels_of_names_ask_which_one_is_meant(bare: Engine, tmp_path: Path
     )
     counts = {"corvus": 4, "parus": 2}, {"corax": 2, "corone": 2, "major": 2}
     found = bare.done("scan", path=str(root))
-    assert (found["kind"], found["levels"]) == ("levels", [*counts])
+    assert (found["kind"], [each["classes"] for each in found["levels"]]) == ("levels", [*counts[::-1]])
+    assert [len(each["photos"]) for each in found["levels"]] == [3, 2]
     with pytest.raises(FrnError, match="has two levels of folders"):
         FewShotClassifier("conv4").fit(root)
     for level, expected in enumerate(counts, 1):
@@ -182,3 +186,17 @@ def test_links_and_repeated_zip_entries_are_reported(tmp_path: Path) -> None:
     assert class_files(tmp_path / "x.zip").skipped == [
         f"{tmp_path / 'x.zip'}/jay/1.jpg: is skipped: the zip has it twice; the last one is used"
     ]
+
+
+def test_scattered_folders_are_a_class_each_or_by_their_first_level(bare: Engine, tmp_path: Path) -> None:
+    folders = ("birds/2023/owl", "birds/2024/owl", "pets/cat", "pets/old/dog", "moths/2024-05-01")
+    for folder in folders:
+        write_photo(tmp_path / folder / "1.png")
+    found = bare.done("scan", path=str(tmp_path))
+    assert {each["level"]: each["classes"] for each in found["levels"]} == {
+        DEEPEST: {"2024-05-01": 1, "cat": 1, "dog": 1, "owl": 2},
+        1: {"birds": 2, "moths": 1, "pets": 2},
+    }
+    for folder in folders[:-1]:  # dates alone are not names of classes
+        (tmp_path / folder / "1.png").unlink()
+    assert bare.done("scan", path=str(tmp_path))["kind"] == "classes"
