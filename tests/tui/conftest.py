@@ -11,6 +11,7 @@ from typing import Any
 import frn_tui.app
 import pytest
 from frn_tui.app import FrnApp
+from frn_tui.dialogs.dialogs import Choose, matching
 from frn_tui.terminal.marks import WAITING
 from rich.style import Style
 from textual._compositor import Compositor
@@ -21,7 +22,7 @@ from textual.message import Message
 from textual.pilot import Pilot
 from textual.strip import Strip
 from textual.widget import Widget
-from textual.widgets import Input
+from textual.widgets import Input, OptionList
 
 from tests.tui.fake_engine import FakeEngine
 
@@ -98,6 +99,12 @@ class Driver:
         await self.idle()
 
     async def type(self, text: str) -> None:
+        """Enter a text, or choose the option that matches it in a dialog that cannot be filtered."""
+        if isinstance(self.app.screen, Choose) and not self.app.screen.query(Input):
+            options = self.app.screen.query_one(OptionList)
+            options.highlighted = matching(self.app.screen.options, text)[0]
+            await self.keys("enter")
+            return
         field = self.app.screen.query_one(Input)
         field.focus()
         field.value = text

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from frn_tui.client.client import EngineClient
 from frn_tui.client.file_requests import LeftMoves
-from frn_tui.client.protocol import EXISTS, EngineError, OnEvent, Request, Result
+from frn_tui.client.protocol import EXISTS, NO_RUNTIME, EngineError, OnEvent, Request, Result
 
 from frn.system.processes.messages import convert, decode, encode
 
@@ -133,9 +133,10 @@ class FakeEngine(EngineClient):
 
     def op_scan(self, tell: OnEvent, path: str, level: int | None = None) -> dict[str, Any]:
         found: dict[str, Any] = {"kind": "nothing", "files": [], "classes": {}}
-        if path == "/genera":
-            levels = {"corvus": 6, "strix": 4}, {"jay": 6, "owl": 4}
-            own = {name: [f"/photos/{name[:3]}/{name}-{i}.jpg" for i in range(2)] for name in levels[(level or 1) - 1]}
+        if path.endswith("/genera"):
+            counts = {1_000: {"jay": 6, "owl": 4}, 1: {"corvus": 6, "strix": 4}}
+            own = {name: [f"/photos/{name[:3]}/{name}-{i}.jpg" for i in range(2)] for name in counts[level or 1]}
+            levels = [{"level": number, "classes": each, "photos": []} for number, each in counts.items()]
             return {**found, "kind": "classes" if level else "levels", "classes": own, "levels": levels}
         members = [f"{path}/{name}" for name in self.FOLDERS.get(path, ())]
         classes = {member.rpartition("/")[2]: member for member in members if member in self.FOLDERS}
@@ -361,8 +362,12 @@ class FakeEngine(EngineClient):
             assert journal == self.left["journal"]
             self.left = self.left_before.pop() if self.left_before else {}
 
-    def op_export(self, tell: OnEvent, path: str, what: str, replace: bool = False) -> None:
-        pass
+    def op_export(self, tell: OnEvent, path: str, what: str, replace: bool, runtime: str) -> None:
+        if what == "page" and not runtime:
+            raise EngineError("a page needs onnxruntime-web", code=NO_RUNTIME)
+        if runtime and runtime != "/home/onnxruntime-web.tgz":
+            raise EngineError(f"{runtime}: is not an archive of onnxruntime-web")
+        self.written[path] = what
 
     def op_write(self, tell: OnEvent, path: str, text: str, replace: bool) -> None:
         if path in self.written and not replace:

@@ -263,12 +263,15 @@ async def test_bundle_is_written_and_unpacked_at_the_given_paths(driver: Driver,
     assert app.controller.project == "/home/birds/birds.frn.json"
 
 
-async def test_two_levels_of_folders_ask_which_are_the_classes(driver: Driver) -> None:
+async def test_levels_of_folders_ask_which_are_the_classes(driver: Driver) -> None:
     app = driver.app
     app.workspace.context.start(app.workspace.project_bar.open_place, "/genera")
-    await driver.until(lambda: title(driver) == "Two levels of folders: which are the classes?")
-    assert app.screen.options[0] == "2 classes, 10 photos: corvus, strix"  # type: ignore[attr-defined]
-    await driver.keys("down", "enter")
+    await driver.until(lambda: title(driver) == "Which folders are the classes?")
+    assert app.screen.options == [  # type: ignore[attr-defined]
+        "each folder with photos: 2 classes, 10 photos: jay, owl",
+        "folders of the first level: 2 classes, 10 photos: corvus, strix",
+    ]
+    await driver.keys("enter")
     await driver.until(lambda: [entry.name for entry in app.controller.session.state.classes] == ["jay", "owl"])
     await driver.idle()
 

@@ -66,6 +66,12 @@ async def three_folders(user: User) -> None:
     assert user.driver.counts == dict.fromkeys(CLASSES, 5)
 
 
+async def scattered(user: User) -> None:
+    """Enroll classes from folders at different depths of one folder."""
+    await user.press("a f2 enter")
+    assert user.driver.counts == {"jay": 2, "owl": 2}
+
+
 async def questions(user: User) -> None:
     """Enroll five classes from folders, classify 200 photos, then confirm or correct each answer."""
     await classes(user)
@@ -163,6 +169,7 @@ async def by_mouse(user: User) -> None:
 TASKS: list[Callable[[User], Awaitable[None]]] = [
     classes,
     three_folders,
+    scattered,
     one_photo,
     correction,
     threshold,
@@ -188,7 +195,7 @@ async def test_a_task_takes_the_documented_number_of_keys(
 ) -> None:
     world = {f"/five/{name}": [f"{name}-{number}.jpg" for number in range(5)] for name in CLASSES}
     folders: dict[str, Any] = {"/home": [], "/five": CLASSES, **world, "/asked": ASKED}
-    folders["/three"] = ["a", "b", "c"]
+    folders |= {"/three": ["a", "b", "c"], "/tree": ["genera"], "/tree/genera": []}
     for folder, names in (("/three/a", CLASSES[:2]), ("/three/b", CLASSES[2:4]), ("/three/c", CLASSES[4:])):
         folders |= {folder: names, **{f"{folder}/{name}": world[f"/five/{name}"] for name in names}}
     monkeypatch.setattr(FakeEngine, "FOLDERS", folders)
@@ -205,8 +212,8 @@ async def test_a_task_takes_the_documented_number_of_keys(
     monkeypatch.setattr(FakeEngine, "_answer", answer)
     driver = await drive(place="/home")
     user = User(driver, fake_engine)
-    driver.app.workspace.context.browsed = "/three" if task is three_folders else "/home"
-    if task not in (classes, three_folders, questions):
+    driver.app.workspace.context.browsed = {"three_folders": "/three", "scattered": "/tree"}.get(task.__name__, "/home")
+    if task not in (classes, three_folders, scattered, questions):
         await user.begin()
     await task(user)
     assert (task.__doc__ or "").strip().rstrip(".") in told()

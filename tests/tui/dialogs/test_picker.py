@@ -67,9 +67,11 @@ async def test_recent_folders_are_opened(driver: Driver) -> None:
     picker = await opened(driver)
     await driver.pilot.press("ctrl+t")
     await driver.until(lambda: isinstance(driver.app.screen, Choose))
-    assert driver.app.screen.options == ["/photos/owl", "/photos"]  # type: ignore[attr-defined]
+    assert driver.app.screen.options[:2] == ["/photos/owl", "/photos"]  # type: ignore[attr-defined]
     await driver.pilot.press("enter")
-    await driver.until(lambda: picker.folder == "/photos/owl")
+    await driver.until(lambda: picker.current and picker.path_of(picker.current["name"]) == "/photos/owl")
+    await driver.keys("f2")
+    assert driver.app.context.settings.places == ["/photos/owl"]
 
 
 def test_search_matches_letters_in_order_prefixes_first() -> None:
@@ -101,7 +103,7 @@ async def test_keys_typed_ahead_of_a_dialog_are_not_lost(drive: Drive, size: tup
 async def test_renaming_to_another_class_merges_after_confirmation(driver: Driver) -> None:
     workspace = driver.app.workspace
     workspace.classes_pane.list.focus()
-    for option, counts in (("leave", {"jay": 6, "owl": 4, "wren": 5}), ("merge", {"owl": 10, "wren": 5})):
+    for option, counts in (("cancel", {"jay": 6, "owl": 4, "wren": 5}), ("merge", {"owl": 10, "wren": 5})):
         await driver.keys("r")
         await driver.type(" owl ")
         await driver.until(lambda: isinstance(driver.app.screen, Choose))
@@ -223,7 +225,7 @@ async def test_tab_completes_a_path_and_a_typo_can_be_corrected(driver: Driver) 
 
 
 async def test_a_filter_without_a_match_says_so(driver: Driver, lines: Lines) -> None:
-    driver.app.push_screen(Choose("Bird", ["jay", "owl"]))
+    driver.app.push_screen(Choose("Bird", ["jay", "owl", "wren", "tit", "finch", "crow"]))
     await driver.keys("x", "down", "enter")
     assert isinstance(driver.app.screen, Choose)
     assert "no match" in "\n".join(lines(driver.app))
@@ -266,14 +268,29 @@ async def test_the_mouse_can_go_up_accept_and_cancel(driver: Driver) -> None:
 
 
 async def test_subfolder_is_found_by_a_few_letters(drive: Drive, fake_engine: FakeEngine) -> None:
-    deep = {"/photos/owl/barn/night": ["owl-50.jpg"], "/photos/owl/barn": ["night"]}
+    deep = {"/photos/owl/barn/night": ["owl-50.jpg"], "/photos/owl/barn": ["night"], "/photos/owl": ["barn"]}
     fake_engine.FOLDERS = {**FakeEngine.FOLDERS, **deep}  # type: ignore[misc]
     driver = await drive()
     picker = await opened(driver)
     await driver.pilot.press("ctrl+f")
-    await driver.until(lambda: getattr(driver.app.screen, "dialog_title", "") == "Folders below")
-    await driver.pilot.press(*"obnight", "enter")
-    await driver.until(lambda: picker.folder == "/photos/owl/barn/night")
+    await driver.until(lambda: getattr(driver.app.screen, "dialog_title", "") == "Go to")
+    await driver.pilot.press(*"owlba", "enter")
+    await driver.until(lambda: picker.folder == "/photos/owl")
+    assert picker.current["name"] == "barn"  # type: ignore[index]
+    await driver.pilot.press("ctrl+f")  # from there
+    await driver.until(lambda: getattr(driver.app.screen, "dialog_title", "") == "Go to")
+    assert "/photos/owl/barn/night" in driver.app.screen.options  # type: ignore[attr-defined]
+    assert "/photos/wren" not in driver.app.screen.options  # type: ignore[attr-defined]
+    await driver.pilot.press("escape", "escape")
+    await driver.keys()
+
+
+async def test_many_bad_paths_are_one_message(driver: Driver) -> None:
+    await driver.app.workspace.classes_pane.add_now([f"/nowhere/{number}" for number in range(250)])
+    await driver.idle()
+    (note,) = driver.app._notifications
+    assert note.message == "/nowhere/0: No such file or directory; and 249 others   b: list them"
+    assert len(driver.app.controller.problems) == 251  # with a photo of the opened folder
 
 
 async def test_a_field_shows_the_end_of_a_long_pasted_text(driver: Driver) -> None:

@@ -79,7 +79,7 @@ def test_ranks_equal_leave_one_out_computed_by_hand(engine: Engine, members: dic
             key = [*report["rank"]][left]
             assert (key in report["rival"]) == (expected > 0)
             if expected:
-                rival, lead, _ = report["rival"][key]
+                rival, lead, *_ = report["rival"][key]
                 assert [*few][rival - 1] == prediction.label
                 (answer,) = engine.ask("query", paths=[str(path)]).told("answer")
                 shares = {score["id"]: score["explained"] for score in answer["scores"]}
@@ -89,9 +89,9 @@ def test_ranks_equal_leave_one_out_computed_by_hand(engine: Engine, members: dic
 def test_of_two_equal_leads_the_example_far_from_its_class_is_the_likelier_mistake() -> None:
     errors = np.array([[0.4, 0.2], [0.5, 0.25], [0.6, 0.3]])
     distances = np.array([[1.0, 2.0], [2.0, 1.0], [1.0, 1.0]])
-    ranks, found = _compare(("near", "far", "between"), errors, distances, 0, np.array([0.5, 0.4, 0.3]), [7, 9])
+    ranks, found = _compare(("near", "far", "between"), errors, distances, 0, np.array([0.5, 0.4, 0.3]), [7, 9], 1.0)
     assert ranks == dict.fromkeys(found, 1)
-    assert {rival for rival, _, _ in found.values()} == {9}
+    assert {rival for rival, *_ in found.values()} == {9}
     assert found["far"][2] - found["far"][1] == pytest.approx(DISTANCE_WEIGHT)
     assert found["near"][2] - found["near"][1] == pytest.approx(-DISTANCE_WEIGHT)
 

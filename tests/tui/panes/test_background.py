@@ -46,7 +46,11 @@ async def test_new_photos_in_a_watched_folder_are_classified(
     folders["/queries"].append("owl-99.jpg")
     await driver.until(lambda: app.controller.query.answers)
     assert [answer["path"] for answer in app.controller.query.answers] == ["/queries/owl-99.jpg"]
-    assert str(app.workspace.query_pane.border_title).endswith("watching queries/, 1 new")
+    assert app.controller.query.answer is None
+    await driver.until(lambda: str(app.workspace.query_pane.border_title) == "Query · 1 new (>) · watching queries/")
+    await driver.pilot.press("greater_than_sign")
+    await driver.until(lambda: app.controller.query.answer)
+    assert str(app.workspace.query_pane.border_title) == "Query · owl-99.jpg · watching queries/"
     asked = fake_engine.calls.count("query")
     fake_engine.sizes["/queries/owl-99.jpg"] = 2  # the file was incomplete or has changed
     await driver.until(lambda: fake_engine.calls.count("query") > asked)

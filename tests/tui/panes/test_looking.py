@@ -149,19 +149,19 @@ async def test_map_is_beside_the_photo_if_it_fits_and_otherwise_over_it(driver: 
     assert not picture.map.size.area
     text = "\n".join(lines(driver.app))
     assert "frame: the part that the network sees" in text
-    assert "H: error map of ‹ owl ›" in text
+    assert "H: where it is unlike any owl" in text
     picture.preview.focus()
     await driver.idle()
     await driver.keys("H")
-    assert "clear: explained" in "\n".join(lines(driver.app))
+    assert "coloured: unlike any owl" in "\n".join(lines(driver.app))
     await driver.keys("H")
-    assert "dark: explained" in "\n".join(lines(driver.app))
+    assert "light: unlike any owl" in "\n".join(lines(driver.app))
     await driver.keys("H")
     await driver.pilot.resize_terminal(200, 60)
     await driver.idle()
     assert picture.look == LOOKS[0]
     assert picture.map.size.area > 0.9 * picture.preview.size.area
-    assert "error map of ‹ owl ›" in "\n".join(lines(driver.app))
+    assert "unlike any owl" in "\n".join(lines(driver.app))
     assert picture.map.picture is not None
 
 
@@ -195,7 +195,7 @@ async def test_model_without_error_maps_shows_the_photo_and_says_why(
     await driver.idle()
     shown = "\n".join(lines(driver.app))
     assert "no error map: srm is not an FRN head" in shown
-    assert "error map of" not in shown
+    assert "unlike any" not in shown
     await driver.keys("H", "J")
     assert "joint classification needs an FRN head" in "\n".join(lines(driver.app))
     assert not driver.app.controller.query.jointly

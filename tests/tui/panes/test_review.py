@@ -10,7 +10,16 @@ import pytest
 from frn_tui.client.protocol import Answer
 from frn_tui.dialogs.dialogs import AskText, Choose
 from frn_tui.dialogs.picker import Picker
-from frn_tui.document.review_state import KINDS, Arrangement, Reviewed, export_text, reviewed, summary
+from frn_tui.document.review_state import (
+    KINDS,
+    Arrangement,
+    Reviewed,
+    effort,
+    export_text,
+    questions,
+    reviewed,
+    summary,
+)
 from frn_tui.panes.review import Review
 from frn_tui.widgets.bars import LABEL, Histogram, columns
 
@@ -62,7 +71,10 @@ def test_chosen_order_is_kept_while_answers_change() -> None:
     surer = [items[0], item("/b", "owl", 0.99), items[2]]
     arrangement.follow(surer)
     assert arrangement.paths == ["/b", "/c", "/a"]
-    arrangement.follow([*surer, item("/d", "owl", 0.6)])
+    more = [*surer, item("/d", "owl", 0.6)]
+    arrangement.follow(more)  # it comes last, because a key may act on any of the others
+    assert arrangement.paths == ["/b", "/c", "/a", "/d"]
+    arrangement.sort(more)
     assert arrangement.paths == ["/d", "/c", "/a", "/b"]
     arrangement.choose(surer, kind="known", said="owl")
     assert arrangement.paths == ["/b"]
@@ -72,7 +84,7 @@ def test_chosen_order_is_kept_while_answers_change() -> None:
 
 def test_completed_work_is_counted() -> None:
     items = [item("/a", "jay", 0.9), item("/b", "owl", 0.9, label="jay"), item("/c", "unknown", 0.9)]
-    assert summary(items) == "0 seen, 1 labelled, 1 unknown"
+    assert summary(items) == "○ 2 new, ● 0 seen, ◆ 1 labelled, 1 unknown"
 
 
 def test_class_may_have_the_same_name_as_a_filter() -> None:
@@ -92,6 +104,24 @@ async def test_classifying_again_adds_new_answers_and_updates_old_ones_in_place(
     order = ["jay-10.jpg", "owl-10.jpg", "bad-2.jpg", "owl-11.jpg", "swan-1.jpg", "wren-10.jpg"]
     assert [answer["path"].rpartition("/")[2] for answer in query.answers] == order
     assert query.at == 0
+
+
+def test_the_title_counts_the_labels_until_most_answers_are_right() -> None:
+    items = [item(f"/{place}", "jay", sure) for place, sure in enumerate((0.99, 0.5, 0.9, 0.6))]
+    assert effort(items) == "about 2 keys to 97%"  # labels of the second and fourth: 3.89 of 4
+    assert [each.path for each in questions(items)] == ["/1", "/3"]
+    labelled = [item("/9", "jay", 0.5, label="jay"), item("/8", "unknown", 0.3)]
+    assert effort(labelled) == "about 100% right"
+    assert effort([]) == ""
+
+
+async def test_one_key_confirms_all_answers_that_are_as_probable(driver: Driver) -> None:
+    await opened(driver)
+    await driver.keys("l", "Y")  # the jay; the swan is unknown, the other photos are as probable
+    assert driver.counts == {"jay": 7, "owl": 6, "wren": 6}
+    assert said(driver) == "4 photos added to 3 classes: all from 0.90 up   u: undo"
+    await driver.keys("u")
+    assert driver.counts == {"jay": 6, "owl": 4, "wren": 5}
 
 
 async def test_keys_follow_the_review_order_even_after_the_review_is_closed(driver: Driver) -> None:
@@ -388,7 +418,7 @@ async def test_summary_and_caption_are_not_cut(drive: Drive, lines: Lines, size:
     await driver.pilot.pause()
     words = " ".join("".join(line[1:22] for line in lines(driver.app)).split())
     if size == (60, 20):
-        assert "dark: explained light: not H: blend" in words
+        assert "light: unlike any jay[ ] other class H: blend" in words
     await driver.keys("L")
     assert "Answers · 1 of 1" in lines(driver.app)[0]
 
@@ -413,22 +443,22 @@ async def test_none_of_these_is_kept_sorted_separately_and_can_be_undone(
     await driver.keys("1")  # label it as a jay again
     assert controller.session.state.others == ()
     await driver.keys("u")
-    assert said(driver) == "undone: added to jay   ctrl+r: redo"
+    assert said(driver) == "undone: jay-10.jpg added to jay   ctrl+r: redo"
     await driver.keys("u")
-    assert said(driver) == "undone: labelled none of these   ctrl+r: redo"
+    assert said(driver) == "undone: labelled jay-10.jpg as none of these   ctrl+r: redo"
     assert controller.session.state.others == ()
     await driver.keys("ctrl+r")
-    assert said(driver) == "redone: labelled none of these   u: undo"
+    assert said(driver) == "redone: labelled jay-10.jpg as none of these   u: undo"
 
 
 async def test_dropping_can_be_undone_and_the_review_shows_messages(driver: Driver, lines: Lines) -> None:
     review = await opened(driver)
     await driver.keys("l", "d")
     assert names(review) == [name for name in FILES if name != "jay-10.jpg"]
-    assert "removed 1 answer   u: undo" in lines(driver.app)[-2]
+    assert "removed jay-10.jpg from the answers   u: undo" in lines(driver.app)[-2]
     await driver.keys("2", "u", "u")
     assert names(review) == FILES
-    assert "undone: removed 1 answer" in "\n".join(lines(driver.app))
+    assert "undone: removed jay-10.jpg from the answers" in "\n".join(lines(driver.app))
     await driver.keys("d", "escape")
     assert "/5 " in "\n".join(lines(driver.app))  # five answers are left
 
@@ -474,7 +504,7 @@ async def test_enlarged_photo_can_be_labelled_and_closed_step_by_step(
     driver = await drive(size=size)
     review = await opened(driver)
     await driver.keys("l", "enter")
-    assert "error map of jay" in "\n".join(lines(driver.app))
+    assert "coloured: unlike any jay" in "\n".join(lines(driver.app))
     assert "nearest: jay/jay-0.jpg" in "\n".join(lines(driver.app))
     await driver.keys("j", "1")  # label the owl as a jay
     assert driver.counts == {"jay": 7, "owl": 4, "wren": 5}

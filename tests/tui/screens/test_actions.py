@@ -58,7 +58,7 @@ async def test_d_deletes_a_class_only_if_the_classes_pane_is_focused(driver: "Dr
     workspace.query_pane.picture.preview.focus()
     await driver.keys("d")
     assert driver.counts == before
-    assert "removed 1 answer" in driver.app.context.jobs._message
+    assert "from the answers" in driver.app.context.jobs._message
     workspace.classes_pane.list.focus()
     await driver.keys("d")
     assert driver.counts == {"owl": 4, "wren": 5}
@@ -320,7 +320,7 @@ async def test_models_are_compared_on_the_classes_and_one_is_chosen(
     text = "\n".join(lines(driver.app))
     assert "3 photos with different answers" in text
     first, second, *_ = named_extractors()
-    assert f"{first:<14} 100.0% (50 to 100%)  AUROC 0.80  3 ms  2.0 MB" in text
+    assert f"{first:<14} 100.0% (50 to 100%)  AUROC 0.80  3.0 ms  2.0 MB" in text
     before = controller.model_name
     other = second if before == first else first
     await driver.type(other)
@@ -354,16 +354,18 @@ async def test_misfits_are_listed_likeliest_first_and_can_be_moved(driver: "Driv
     jay, owl, wren = controller.session.state.classes
     for entry, key, rank, lead in ((jay, "jay-3.jpg", 2, 0.1), (wren, "wren-2.jpg", 1, 0.3)):
         controller.reports[entry.id]["rank"][key] = rank
-        controller.reports[entry.id]["rival"][key] = owl.id, lead, lead
+        controller.reports[entry.id]["rival"][key] = owl.id, lead, lead, 0.9
     await driver.keys("exclamation_mark")
     assert pane.gallery.paths == ["/photos/wren/wren-2.jpg", "/photos/jay/jay-3.jpg"]
     assert "misfits of all classes 2" in str(pane.border_title)
     workspace = driver.app.workspace
     assert not workspace.query_pane.region  # its space is used for the photos
     assert not workspace.classes_pane.region
-    assert {str(item.name) for item in pane.gallery._items} == {"wren", "jay"}
-    await driver.keys("2")
+    assert {str(item.name) for item in pane.gallery._items} == {"wren → owl 0.90", "jay → owl 0.90"}
+    assert workspace.context.jobs.hint.startswith("y: to owl 0.90   Y: all 2 from 0.90 up   1-9: move wren-2.jpg to")
+    await driver.keys("y")
     assert driver.counts == {"jay": 6, "owl": 5, "wren": 4}
+    assert driver.app.context.jobs._message == "moved wren-2.jpg to owl   u: undo"
     await driver.keys("escape")
     assert not pane.everywhere
     assert driver.app.workspace.query_pane.region
@@ -380,7 +382,7 @@ async def test_n_goes_from_the_likeliest_mistake_to_the_next_in_any_class(driver
     jay, owl, wren = controller.session.state.classes
     for entry, key, rank, lead in ((jay, "jay-3.jpg", 2, 0.1), (wren, "wren-2.jpg", 1, 0.3)):
         controller.reports[entry.id]["rank"][key] = rank
-        controller.reports[entry.id]["rival"][key] = owl.id, lead, lead
+        controller.reports[entry.id]["rival"][key] = owl.id, lead, lead, 0.9
 
     def shown() -> str:
         item = pane.gallery.cursor_item
@@ -451,3 +453,18 @@ async def test_a_filter_of_the_query_pane_is_shown_and_ended_by_escape(
     await driver.keys("escape")
     assert "(filtered)" not in "".join(lines(driver.app))
     assert len(driver.app.controller.arrangement.paths) == 3
+
+
+async def test_a_page_asks_for_its_runtime_and_errors_stay_in_the_problems(
+    driver: "Driver", fake_engine: "FakeEngine"
+) -> None:
+    for runtime in ("/home/nowhere.tgz", "/home/onnxruntime-web.tgz"):
+        await driver.pilot.press("e", "down", "enter")
+        for title, path in (("Export web page to", "/home/page"), ("Folder or archive of onnxruntime-web", runtime)):
+            await driver.until(lambda: getattr(driver.app.screen, "dialog_title", "") == title)  # noqa: B023
+            driver.app.screen.query_one("Input").value = path  # type: ignore[attr-defined]
+            await driver.pilot.press("enter")
+        await driver.idle()
+    assert fake_engine.written == {"/home/page": "page"}
+    (problem,) = [problem for problem in driver.app.controller.problems if problem.path == "/home/page"]
+    assert problem.reason == "/home/nowhere.tgz: is not an archive of onnxruntime-web"

@@ -58,7 +58,7 @@ async def test_every_row_has_a_handler_and_the_review_handles_nothing_else(drive
         assert any(hasattr(handler, f"action_{action}") for handler in where), name
     await driver.keys("L")
     review: Any = driver.app.screen
-    for name in ("rename", "add", "new-class"):
+    for name in ("add", "new-class"):
         await review.action_do(name)
         assert "only in the workspace" in review.jobs._message
         assert isinstance(driver.app.screen, Review)

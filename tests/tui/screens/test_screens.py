@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from frn_tui.dialogs.dialogs import Page
+from frn_tui.dialogs.pages import KeysPage
 from frn_tui.screens.workspace import Workspace
 from frn_tui.settings.keys import BOUND, FIXED, keys_path
 from rich.style import Style
@@ -192,12 +193,25 @@ async def test_help_shows_the_current_keys(
 
 
 @pytest.mark.app(size=(80, 24))
-async def test_a_page_closes_with_any_of_its_keys(driver: "Driver") -> None:
-    for key in ("escape", "q", "enter", "question_mark"):
-        await driver.keys("question_mark")
-        assert [type(screen) for screen in driver.app.screen_stack[-1:]] == [Page]
+@pytest.mark.parametrize(("opens", "page"), [("question_mark", KeysPage), ("b", Page)])
+async def test_a_page_closes_with_any_of_its_keys(driver: "Driver", opens: str, page: type) -> None:
+    for key in ("escape", "enter", "question_mark"):
+        await driver.keys(opens)
+        assert [type(screen) for screen in driver.app.screen_stack[-1:]] == [page]
         await driver.keys(key)
         assert [type(screen) for screen in driver.app.screen_stack[-1:]] == [Workspace]
+
+
+async def test_typing_searches_the_keys(driver: "Driver", lines: Callable[[Any], list[str]]) -> None:
+    await driver.keys("question_mark")
+    text = "\n".join(lines(driver.app))
+    assert all(word in text for word in ("Build classes", "Classify", "Correct", "View", "Save and export", "Fixed"))
+    await driver.keys("slash", *"mirror")
+    assert "no key matches" in "\n".join(lines(driver.app))
+    await driver.keys("ctrl+u", *"undo the last")
+    text = "\n".join(lines(driver.app))
+    assert "undo the last step" in text
+    assert "redo" not in text
 
 
 @pytest.mark.app(size=(120, 30))

@@ -36,21 +36,31 @@ class FindFolders(Request[list[str]], op="folders", queue="files"):
     path: str
 
 
+class Level(TypedDict):
+    """The classes in a folder by the names of its folders of one level."""
+
+    level: int
+    """1 or 2, or `frn.projects.folder_tree.DEEPEST`."""
+    classes: dict[str, int]
+    """Number of photos of each class."""
+    photos: list[str]
+    """A photo of each of the first classes."""
+
+
 class Found(TypedDict):
     """Contents of a path."""
 
     kind: Literal["image", "folder", "classes", "levels", "project", "bundle", "nothing"]
     """Kind of contents; if it is "nothing", `reason` says why.
 
-    One image; a folder of images; classes in a folder, zip or CSV, or of one of two `levels`; a project; or a project
-    with its photos in a zip.
+    One image; a folder of images; classes in a folder, zip or CSV, or of one of several `levels`; a project; or a
+    project with its photos in a zip.
     """
     files: list[str]
     """Files of an image or a folder of images; if there are classes, the files next to their folders."""
     classes: dict[str, list[str]]
     """Files of each class, and of the photos that belong to none of them (`is_no_class`)."""
-    levels: NotRequired[tuple[dict[str, int], dict[str, int]]]
-    """Number of photos in the classes of either level."""
+    levels: NotRequired[list[Level]]
     skipped: NotRequired[list[str]]
     """Reasons for skipped rows and files, and remarks on the classes."""
     reason: NotRequired[str]
@@ -61,7 +71,7 @@ class ScanPath(Request[Found], op="scan", queue="files"):
 
     path: str
     level: int | None = None
-    """Level of the class folders in a tree of two levels."""
+    """Level of the class folders in a tree of several levels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +107,13 @@ Exported = Literal["classifier", "page", "arrays"]
 
 
 class ExportClasses(Request[None], op="export", queue="compute"):
-    """Write the classes for other programs. Fails with `EXISTS`."""
+    """Write the classes for other programs. Fails with `EXISTS`, or `NO_RUNTIME` if a page lacks onnxruntime-web."""
 
     path: str
     what: Exported = "classifier"
     replace: bool = False
+    runtime: str = ""
+    """Folder or archive of onnxruntime-web for a page; empty looks for it."""
 
 
 class StampFiles(Request[dict[str, tuple[int, int]]], op="stamp", queue="files"):

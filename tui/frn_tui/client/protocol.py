@@ -34,6 +34,8 @@ from frn_tui.terminal.rendered_picture import Picture
 
 INTERNAL, EXISTS, OPEN_ELSEWHERE, NOT_PLACED = "internal", "exists", "open_elsewhere", "not_placed"
 """Failure codes: a bug; a file already exists; a project is open in another app; a photo could not be sorted."""
+NO_RUNTIME = "no_runtime"
+"""Failure code: onnxruntime-web was not found."""
 MAPPED = 12
 """Number of most likely classes whose error maps are sent with an answer."""
 
@@ -118,9 +120,10 @@ class ClassReport(TypedDict):
     """Fraction of each example that the rest of its class explains, by key; empty for a single example."""
     rank: dict[str, int]
     """Leave-one-out rank of each example's own class; 0 means that the example would be classified correctly."""
-    rival: dict[str, tuple[int, float, float]]
+    rival: dict[str, tuple[int, float, float, float]]
     """Id of the best class for an example by leave-one-out, if it is not the example's own; its lead: how much more of
-    the example it explains than the rest of the example's class; and a score that orders the likeliest mistakes."""
+    the example it explains than the rest of the example's class; a score that orders the likeliest mistakes; and the
+    probability of that class."""
     near: dict[str, str]
     """Near duplicates among the examples of all classes: by key, the other example's key."""
 

@@ -1,42 +1,104 @@
 """Pages to read: all keys, and the files that could not be used."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from rich.table import Table
 from rich.text import Text
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Vertical, VerticalScroll
+from textual.widgets import Input, Static
 
-from frn_tui.dialogs.dialogs import Page
+from frn_tui.dialogs.dialogs import Dialog, Line, Page
 from frn_tui.document.queries import Problem
 from frn_tui.settings.keys import TABLE, shown
 from frn_tui.terminal.text import count_of, display_name
 
 SIGNS = [
-    ("●●● ●●○ ●○○", "leave-one-out accuracy of a class: 90%, 70%, lower"),
+    ("●●● ●●○ ●○○", "accuracy of a class by leave-one-out: at least 90%, 70%, lower"),
     ("!  ≈", "does not fit its class; near copy of another photo"),
     ("◆  ●  ○", "an answer that you labelled; a seen answer; a new answer"),
 ]
+COLUMN = 44
+"""Smallest width in cells of a column of keys."""
 
 
-def help_page(key_of: Callable[[str], str]) -> Table:
-    """Return a table of the current keys."""
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(max_width=9)
-    table.add_column()
-    group = ""
+class _Search(Line):
+    """Field for a search; the key that opened the page closes it."""
+
+    def check_consume_key(self, key: str, character: str | None) -> bool:
+        return key != "question_mark" and super().check_consume_key(key, character)
+
+
+class KeysPage(Dialog[None]):
+    """Dialog with all keys, over the whole width; typing searches them."""
+
+    BINDINGS = [
+        Binding("escape,question_mark,f1,enter", "leave", "Back", priority=True),
+        *(Binding(key, f"scroll('{key}')", show=False, priority=True) for key in ("up", "down", "pageup", "pagedown")),
+    ]
+
+    def __init__(self, key_of: Callable[[str], str]) -> None:
+        """`key_of` returns the current key of a row of the table."""
+        super().__init__()
+        self._rows = list(_rows(key_of))
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog", id="keys-page") as box:
+            box.border_title, box.border_subtitle = "Keys", "esc back"
+            yield _Search(placeholder="/ or type to search")
+            with VerticalScroll(can_focus=False):
+                yield Static(id="keys-table")
+
+    def begin(self) -> None:
+        self.show()
+
+    @on(Input.Changed)
+    def show(self) -> None:
+        """Show the groups of keys in as many columns as fit, with only the keys that match the search."""
+        wanted = self.query_one(Input).value.removeprefix("/").casefold()
+        rows: list[tuple[str, str]] = []
+        for group, keys, meaning in self._rows:
+            if wanted in f"{keys} {meaning}".casefold():
+                rows += [("", group)] * (("", group) not in rows) + [(keys, meaning)]
+        count = max((self.size.width - 6) // COLUMN, 1)
+        each = -(-len(rows) // count)
+        columns = []
+        for first in range(0, len(rows), each or 1):
+            column = Table(box=None, pad_edge=False, show_header=False)
+            column.add_column(max_width=12)
+            column.add_column()
+            for keys, meaning in rows[first : first + each]:
+                column.add_row(Text(keys, style="bold"), Text(meaning, style="" if keys else "underline"))
+            columns.append(column)
+        table = Table.grid(padding=(0, 2, 0, 0), expand=True)
+        for _ in columns:
+            table.add_column(ratio=1)
+        table.add_row(*columns)
+        self.query_one("#keys-table", Static).update(table if rows else Text("no key matches"))
+
+    def on_resize(self, event: events.Resize) -> None:
+        if self.begun:
+            self.show()
+
+    def action_scroll(self, key: str) -> None:
+        """Scroll the keys; the letters go to the search."""
+        scroll = self.query_one(VerticalScroll)
+        scroll.scroll_relative(y={"up": -1, "down": 1, "pageup": -10, "pagedown": 10}[key], animate=False)
+
+
+def _rows(key_of: Callable[[str], str]) -> Iterator[tuple[str, str, str]]:
+    """Yield the group, the current key and the meaning of each row."""
     for name, key in TABLE.items():
         if name.startswith("class-") and name != "class-1":
             continue
-        if key.group != group:
-            table.add_row()
-            table.add_row("", Text(group := key.group, style="underline"))
         keys = shown(key.keys) if key.group == "Fixed" else key_of(name)
         if name == "class-1" and [key_of(f"class-{n}") for n in range(1, 10)] == list("123456789"):
             keys = "1-9"
-        table.add_row(Text(keys, style="bold"), Text(key.meaning.replace("class 1", "class N")))
-    table.add_row()
+        yield key.group, keys, key.meaning.replace("class 1", "class N")
     for sign, meaning in SIGNS:
-        table.add_row(Text(sign, style="bold"), meaning)
-    return table
+        yield "Signs", sign, meaning
 
 
 def problems_page(problems: Sequence[Problem]) -> Page:

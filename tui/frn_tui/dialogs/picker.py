@@ -67,8 +67,7 @@ class Picker(Dialog[list[str] | None]):
         Binding("ctrl+down", "open_sibling(1)", "Next folder", show=False, priority=True),
         Binding("ctrl+up", "open_sibling(-1)", "Previous folder", show=False, priority=True),
         Binding("ctrl+j,f2", "accept", "Choose", priority=True),
-        Binding("ctrl+t", "go_to", "Go to", priority=True),
-        Binding("ctrl+f", "jump", "Find a folder", priority=True),
+        Binding("ctrl+f,ctrl+t", "jump", "Find a folder", priority=True),
         Binding("tab", "complete", "Complete a path", show=False, priority=True),
         *(
             Binding(key, f"in_list('{action}')", show=False, priority=True)
@@ -83,9 +82,12 @@ class Picker(Dialog[list[str] | None]):
         ),
     ]
 
-    def __init__(self, engine: EngineClient, title: str, mode: Mode, recent: Sequence[str], start: str) -> None:
+    def __init__(self, engine: EngineClient, title: str, mode: Mode, places: Sequence[str], start: str) -> None:
+        """Start in a folder; `places` were used before."""
         super().__init__()
-        self.engine, self.dialog_title, self.recent = engine, title, recent
+        self.engine, self.dialog_title, self.places = engine, title, places
+        self._jumped = ""
+        """Path that `ctrl+f` found last."""
         self.folder = start
         self.everything: list[Entry] = []
         self.entries: list[Entry] = []
@@ -108,7 +110,7 @@ class Picker(Dialog[list[str] | None]):
                 Text(
                     "f2: choose the marked or highlighted entries   enter: open a folder, choose a photo   "
                     "space: mark   ctrl+a: mark all photos   ← →: parent, open   ctrl+↑ ↓: previous, next folder   "
-                    "tab: complete a path   ctrl+t: recent folders and projects   ctrl+f: find a folder   esc: back"
+                    "tab: complete a path   ctrl+f: find a folder that was used, or any below   esc: back"
                 ),
                 classes="hint",
             )
@@ -334,30 +336,24 @@ class Picker(Dialog[list[str] | None]):
         if paths:
             self.dismiss(paths)
 
-    def action_go_to(self) -> None:
-
-        def chosen(index: int | None) -> None:
-            if index is not None:
-                path = self.recent[index]
-                is_file = path.lower().endswith((".frn.json", ".zip", ".csv", ".tsv"))
-                self.dismiss([path]) if is_file else self.open(path)
-
-        self.app.push_screen(Choose("Go to", [shortened(path) for path in self.recent]), chosen)
-
     @work(exclusive=True, group="jump")
     async def action_jump(self) -> None:
-        try:
-            folders = await self.engine.call(FindFolders(self.folder))
-        except EngineError as error:
-            self.notify(display_name(str(error)), severity="error", markup=False)
-            return
+        """Find a place that was used before, or a folder below the one just found, below this one, or at home."""
+        paths = dict.fromkeys(self.places)
+        there = self.path_of(self.current["name"]) if self.current is not None else ""
+        for root in dict.fromkeys((there if there == self._jumped else self.folder, absolute("~"))):
+            with suppress(EngineError):
+                below = await self.engine.call(FindFolders(root))
+                paths |= dict.fromkeys(f"{root.rstrip('/')}/{name}" for name in below)
 
         def chosen(index: int | None) -> None:
             if index is not None:
-                self.open(self.path_of(folders[index]))
+                self._jumped = path = list(paths)[index]
+                is_file = path.lower().endswith((".frn.json", ".zip", ".csv", ".tsv"))
+                self.dismiss([path]) if is_file else self.open(os.path.dirname(path), then=name_of(path))  # noqa: PTH120
 
         if self.is_current:
-            self.app.push_screen(Choose("Folders below", folders), chosen)
+            self.app.push_screen(Choose("Go to", [shortened(path) for path in paths]), chosen)
 
 
 def _is_path(text: str) -> bool:

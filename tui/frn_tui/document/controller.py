@@ -19,7 +19,7 @@ from frn_tui.client.client import EngineClient
 from frn_tui.client.file_requests import Found
 from frn_tui.client.protocol import Answer, Compared, CompareModels, EngineError, GroupPhotos
 from frn_tui.document.queries import Problem
-from frn_tui.document.review_state import Reviewed, reviewed
+from frn_tui.document.review_state import OTHER, Reviewed, reviewed
 from frn_tui.document.synced_document import SyncedDocument, support_of
 from frn_tui.terminal.text import count_of
 
@@ -124,7 +124,7 @@ class Controller(SyncedDocument):
             self.session.amend_all(change, is_on_disk=True)  # not an edit: undo keeps them
             self._came.set()
             outcome.broken += broken
-            self.problems += broken
+            self.hear_of([path for _, path in part], broken)
         self.session.amend_all(partial(_use_in_neither, outcome), is_on_disk=True)
         outcome.added -= len(outcome.shared)
         self.problems += outcome.shared.values()
@@ -264,7 +264,7 @@ class Controller(SyncedDocument):
             supports, broken = await self._embed(paths, f"Adding {what}")
         if session is not self.session:
             raise FrnError(f"another project was opened; {count_of(len(supports), 'photo')} not added")
-        self.problems += broken
+        self.hear_of(paths, broken)
         return supports, broken
 
     @contextmanager
@@ -285,16 +285,17 @@ class Controller(SyncedDocument):
     def path_after(self, step: int) -> str:
         """Path of the answer that many steps further in the chosen order, wrapping around."""
         self.reviewed()
-        paths = self.arrangement.paths
-        shown = self.query.answer
-        if not paths or shown is None:
+        paths, shown = self.arrangement.paths, self.query.answer
+        if not paths:
             return self.query.shown
-        at = paths.index(shown["path"]) + step if shown["path"] in paths else 0
+        at = paths.index(shown["path"]) + step if shown and shown["path"] in paths else 0
         return paths[at % len(paths)]
 
-    async def export(self, path: str, what: file_requests.Exported, *, replace: bool = False) -> None:
+    async def export(
+        self, path: str, what: file_requests.Exported, runtime: str = "", *, replace: bool = False
+    ) -> None:
         await self.sync()
-        await self.engine.call(file_requests.ExportClasses(path, what, replace))
+        await self.engine.call(file_requests.ExportClasses(path, what, replace, runtime))
 
     async def compare(self, models: list[str]) -> Compared:
         classes = self.session.state.classes
@@ -320,22 +321,24 @@ class Controller(SyncedDocument):
         await self.sync()
         await self.query.add_maps()
 
-    async def ask(self, paths: Sequence[str]) -> None:
+    async def ask(self, paths: Sequence[str], *, arrived: bool = False) -> None:
+        """Classify photos; those that `arrived` by themselves are not shown."""
         if self.coming:
             await self._came.wait()
         await self.sync()
         if not self._has_examples:
             raise FrnError("no class has an example yet; add photos to a class first")
         self.session.amend_all(lambda state: dataclasses.replace(state, dropped=state.dropped.difference(paths)))
-        told = await self.query.ask(paths, self.progress)
-        asked = set(paths)
-        self.problems = [problem for problem in self.problems if problem.path not in asked] + told
+        told = await self.query.ask(paths, self.progress, arrived=arrived)
+        if not arrived:
+            self.arrangement.sort(self.reviewed())
+        self.hear_of(paths, told)
         self.listener()
         await self.query.add_maps()
 
     async def crop_query(self, path: str, part: str) -> None:
         """Classify a part of a queried photo in its place, given by its name."""
-        self.query.moved(lambda old: part if old == path else old)
+        self.follow(lambda old: part if old == path else old)
         self.query.wait_for(part)  # until then, the answer and its key are those of the other photo
         await self.ask([part])
 
@@ -349,6 +352,12 @@ class Controller(SyncedDocument):
         self.session.exchange(support.key, fresh[0])
         self.session.name_act(f"cropped {path.rpartition('/')[2]}")
         await self.sync()
+
+    def label_of(self, answer: Answer) -> str:
+        """Return the label that the user gave to a photo, or an empty string."""
+        holder, _ = self.session.state.holders().get(answer.get("key", ""), (None, None))
+        others = {other.key for other in self.session.state.others}
+        return holder.name if holder else OTHER if answer.get("key") in others else ""
 
     def label(self, answers: Sequence[Answer], class_id: int) -> Added:
         """Label photos with a class and add them as examples, in one edit; `sync` updates the engine.

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -29,9 +29,19 @@ async def relocate(controller: Controller, folder: str) -> tuple[int, int]:
         session = controller.session
         session.edit(_with(session.state, lambda support: found.get(support.key, support)))
         session.name_act(f"found {count_of(len(found), 'photo')}")
+        controller.place = _renamed(controller.place, state, found)
     await controller.find_missing()
     await controller.sync()
     return len(found), len(sizes)
+
+
+def _renamed(place: str | None, state: State, found: Mapping[str, Support]) -> str | None:
+    """Return the new path of an opened folder if its photos were found in another one of the same content."""
+    for photo in state.photos:
+        old, new = str(photo.path), str(found[photo.key].path) if photo.key in found else ""
+        if place and old.startswith(f"{place}/") and new.endswith(within := old.removeprefix(place)):
+            return new.removesuffix(within)
+    return place
 
 
 async def bundle(controller: Controller, path: str, *, replace: bool = False) -> None:
@@ -241,7 +251,7 @@ async def _follow_moves(controller: Controller, places: dict[str, str]) -> None:
         return dataclasses.replace(_with(state, moved), dropped=frozenset(map(follow, state.dropped)))
 
     if places:
-        controller.query.moved(follow)
+        controller.follow(follow)
         controller.session.amend_all(followed)
         new = set(places.values())
         if any("reason" in answer for answer in controller.query.answers if answer["path"] in new):

@@ -40,10 +40,12 @@ class Query:
         """Path of the shown photo."""
         self.seen: set[str] = set()
         """Paths of photos that were shown."""
+        self._arrived: set[str] = set()
+        """Paths of photos that nobody asked about: those of a watched folder."""
         self.jointly = False
         """Whether all photos refine the classes together."""
-        self._asked: set[asyncio.Future[object]] = set()
-        """Running requests."""
+        self._asked: dict[asyncio.Future[object], int] = {}
+        """Running requests, and the photos of each that have no answer yet."""
 
     @property
     def answers(self) -> list[Answer]:
@@ -52,9 +54,22 @@ class Query:
 
     @property
     def answer(self) -> Answer | None:
+        if not self.shown:
+            return None
         if self.shown in self._answers and self.shown not in self._dropped():
             return self._answers[self.shown]
         return next(iter(self.answers), None)
+
+    @property
+    def arrived(self) -> list[str]:
+        """Paths of photos that arrived by themselves and were not shown yet."""
+        return [answer["path"] for answer in self.answers if answer["path"] in self._arrived - self.seen]
+
+    @property
+    def waiting(self) -> str:
+        """Return how many answers are still missing or out of date, in words; empty if none is."""
+        left = sum(self._asked.values())
+        return f" · {left:,} still being classified" if left else ""
 
     @property
     def at(self) -> int:
@@ -71,7 +86,7 @@ class Query:
         return sum(bool(answer.get("unknown")) for answer in self.answers)
 
     def clear(self) -> None:
-        self._answers, self.shown, self.seen = {}, "", set()
+        self._answers, self.shown, self.seen, self._arrived = {}, "", set(), set()
         for asked in self._asked:  # their answers are no longer needed
             asked.cancel()
         self._asked.clear()
@@ -86,7 +101,7 @@ class Query:
             answer["path"] = follow(answer["path"])
         self._answers = {answer["path"]: answer for answer in self._answers.values()}
         self.shown = follow(self.shown)
-        self.seen = set(map(follow, self.seen))
+        self.seen, self._arrived = set(map(follow, self.seen)), set(map(follow, self._arrived))
 
     def copy(self, path: str, target: str) -> None:
         """Copy an answer to another file of the same photo."""
@@ -98,16 +113,22 @@ class Query:
         self._answers[path] = {"path": path, "reason": "is being classified"}
         self._changed()
 
-    async def ask(self, paths: Sequence[str], progress: ShowProgress) -> list[Problem]:
+    async def ask(self, paths: Sequence[str], progress: ShowProgress, *, arrived: bool = False) -> list[Problem]:
         """Classify photos; their answers are appended, or replace earlier ones.
 
-        The first answer is shown as soon as it arrives. Returns the photos that cannot be read.
+        The first photo is shown as soon as it is classified, unless another one was shown meanwhile. Photos that
+        `arrived` by themselves wait: a key must not act on another photo than the one that its user saw. Returns the
+        photos that cannot be read.
         """
+        first, before = next(iter(paths), ""), self.shown
+        if arrived:
+            self.shown = self.shown if self.answer else ""  # otherwise the first one would be shown
+            self._arrived |= {path for path in paths if path not in self._answers}
 
         def show(answers: list[Answer]) -> None:
-            self._answers[answers[-1]["path"]] = answers[-1]
-            if len(answers) == 1:
-                self._see(answers[0]["path"])
+            self._answers[path := answers[-1]["path"]] = answers[-1]
+            if path == first and self.shown == before and not arrived:
+                self._see(path)
             if len(answers) <= 2 or len(answers) % 20 == 0:
                 self._changed()
 
@@ -128,10 +149,9 @@ class Query:
     async def ask_again(self, is_current: Callable[[], bool]) -> None:
         """Classify all photos again after a change of the classes, the shown one first."""
         old, shown = dict(self._answers), self.answer
-        if shown is None:
-            return
-        await self._renew(shown)
-        if len(self._answers) == 1:
+        if shown is not None:
+            await self._renew(shown)
+        if len(self._answers) == (shown is not None):
             return
         renewed = await self._ask_engine(list(self._answers))
         if is_current():
@@ -168,6 +188,7 @@ class Query:
             if asked not in self._asked:
                 return
             if event["event"] == "answer":
+                self._asked[asked] -= 1
                 found.append(event)  # type: ignore[arg-type]
                 show(found)
             elif progress is not None:
@@ -175,7 +196,7 @@ class Query:
 
         request = AskClasses(paths, self.jointly)
         asked: asyncio.Future[object] = asyncio.ensure_future(self._engine.call(request, on_event))
-        self._asked.add(asked)
+        self._asked[asked] = len(paths)
         try:
             await asked
             return found if asked in self._asked else []
@@ -184,4 +205,4 @@ class Query:
                 raise
             return []
         finally:
-            self._asked.discard(asked)
+            self._asked.pop(asked, None)

@@ -54,6 +54,11 @@ class SyncedDocument:
         """State to which all answers belong."""
         self._syncing, self._opening = asyncio.Lock(), asyncio.Lock()
 
+    def hear_of(self, paths: Sequence[str], problems: Sequence[Problem]) -> None:
+        """Replace the problems of files that were read again."""
+        read = set(paths)
+        self.problems = [problem for problem in self.problems if problem.path not in read] + list(problems)
+
     def told_to(self, what: str) -> OnEvent:
         """Return a handler of events that shows the progress of a request."""
 
@@ -74,6 +79,12 @@ class SyncedDocument:
             return "unsaved"
         name = self.place.rstrip("/").rpartition("/")[2]
         return name if name.lower().endswith((".csv", ".tsv", ".zip")) else f"{name}/"
+
+    @property
+    def comparing(self) -> str:
+        """Return how many examples are not yet compared with all classes, in words; empty if none is."""
+        examples = sum(len(entry.supports) for entry in self.session.state.classes)
+        return f" · {self.unranked:,} of {examples:,} examples still being compared" if self.unranked else ""
 
     @property
     def names(self) -> dict[int, str]:
@@ -114,6 +125,11 @@ class SyncedDocument:
     def _forget_answers(self) -> None:
         self.query.clear()
         self.arrangement = Arrangement()
+
+    def follow(self, moved: Callable[[str], str]) -> None:
+        """Replace the path of each answer by its new one, as `moved` returns it."""
+        self.query.moved(moved)
+        self.arrangement.moved(moved)
 
     async def open_model(self, name: str) -> None:
         """Open a model, which embeds the examples again."""

@@ -9,10 +9,11 @@ from textual.widgets import OptionList, Static
 
 from frn.projects.names import natural_order
 from frn.projects.session import ClassEntry
-from frn_tui.dialogs.dialogs import AskText, Choose
+from frn_tui.dialogs.dialogs import AskText
 from frn_tui.document.controller import Added, Controller
+from frn_tui.document.queries import Problem
 from frn_tui.panes.context import Context, Pane
-from frn_tui.panes.verdicts import choose_class
+from frn_tui.panes.verdicts import choose_class, rename_class
 from frn_tui.terminal.paths import absolute, name_of
 from frn_tui.terminal.text import count_of, display_name
 from frn_tui.widgets.lists import ClassList, ClassRow
@@ -43,7 +44,8 @@ class ClassesPane(Pane):
     def compose(self) -> ComposeResult:
         yield self.list
         yield Static(
-            "Press a to pick a folder of class folders, or A to create a class.\n\n"
+            "Press a to pick a folder of class folders, or A to create a class. "
+            "Or drop folders here, or paste their paths: each becomes a class.\n\n"
             "Five photos per class are enough.\n\nctrl+o opens recent projects.",
             id="teach",
         )
@@ -62,7 +64,9 @@ class ClassesPane(Pane):
             rows.sort(key=key)  # type: ignore[arg-type]  # the keys of one order are alike
         self.list.show(rows)
         by = "" if self.order == "number" else f" · by {self.order}"
-        self.border_title = Text(f"Classes {len(classes)}{by}")
+        self.border_title = Text(f"Classes {len(classes)}{by}{self.controller.comparing}")
+        rated = any(row.quality is not None for row in rows)
+        self.border_subtitle = "●●● 90%  ●●○ 70% right" if rated else ""
         self.query_one("#teach").display = not classes
         self.guide.show()
 
@@ -92,27 +96,7 @@ class ClassesPane(Pane):
 
     def action_rename(self) -> None:
         if (entry := self.entry) is not None:
-            dialog = AskText(f"Rename {display_name(entry.name, 40)}", entry.name)
-            self.context.ask(dialog, lambda name: self._rename(entry, name))
-
-    def _rename(self, entry: ClassEntry, name: str) -> None:
-        other = self.controller.session.state.named(name.strip())
-        if other is None or other.id == entry.id:
-            self.context.edit(lambda session: session.rename(entry.id, name), f"renamed {entry.name} to {name}")
-            return
-
-        if entry.id in self.controller.coming:
-            self.context.say(f"{entry.name} is still being opened; merge it afterwards")
-            return
-
-        def chosen(index: int) -> None:
-            if index == 0:
-                said = f"merged {entry.name} into {other.name}"
-                self.context.edit(lambda session: session.merge(entry.id, other.id), said)
-
-        photos = count_of(len(entry.supports), "photo")
-        title = f"A class {display_name(other.name, 40)} already exists"
-        self.context.ask(Choose(title, [f"merge: move its {photos} to that class", "cancel"]), chosen)
+            rename_class(self.context, entry)
 
     def action_add(self) -> None:
         own = self.entry is not None and not self.controller.shows_samples
@@ -125,6 +109,7 @@ class ClassesPane(Pane):
     async def add_now(self, paths: Sequence[str]) -> None:
         """Add photos to the chosen class, and folders as classes with the folders' names."""
         files: list[str] = []
+        unusable: list[Problem] = []
         classes: dict[str, list[str]] = {}
         target = self.entry  # another class may be chosen meanwhile
         fills_class = len(paths) == 1 and target is not None and not target.supports
@@ -134,7 +119,7 @@ class ClassesPane(Pane):
                 self.context.open(path)
                 return
             if found["kind"] == "nothing":
-                self.context.say(found.get("reason", f"{path}: has no photos to add"), severity="warning")
+                unusable.append(Problem(path, found.get("reason", f"{path}: has no photos to add")))
             members = found["classes"]
             if found["kind"] == "folder" and not fills_class:
                 members = {name_of(absolute(path)): found["files"]}
@@ -142,6 +127,7 @@ class ClassesPane(Pane):
                 files += found["files"]
             for name, photos in members.items():
                 classes.setdefault(name, []).extend(photos)
+        self.context.tell_of_unusable(unusable)
         if files and (target is None or self.controller.shows_samples):
             classes.setdefault(files[0].rpartition("/")[0].rpartition("/")[2] or "class 1", []).extend(files)
         elif files and target is not None:

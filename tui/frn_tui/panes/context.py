@@ -20,13 +20,14 @@ from frn_tui.document.controller import Added, Controller
 from frn_tui.document.photo_files import step_over, take_back
 from frn_tui.document.queries import Problem
 from frn_tui.settings.keys import KeyedScreen
-from frn_tui.settings.settings import Settings
+from frn_tui.settings.settings import PLACES, Settings
 from frn_tui.terminal.modes import Mode
 from frn_tui.terminal.paths import absolute
 from frn_tui.terminal.text import count_of, display_name
 from frn_tui.widgets.jobs import JobLine
 
 Given = TypeVar("Given")
+LEVELS = {1: "folders of the first level", 2: "folders of the second level"}
 
 
 class Context:
@@ -157,11 +158,14 @@ class Context:
 
     def pick(self, title: str, then: Callable[[list[str]], object]) -> None:
         """Ask for photos, a folder or a project, and call `then` with their paths."""
-        picker = Picker(self.controller.engine, title, self.mode, self.settings.recent, self.browsed)
+        places = list(dict.fromkeys([*self.settings.recent, *self.settings.places]))
+        picker = Picker(self.controller.engine, title, self.mode, places, self.browsed)
 
         def picked(paths: list[str] | None) -> None:
             self.browsed = picker.folder
             if paths is not None:
+                used = dict.fromkeys([*map(absolute, paths[:PLACES]), *self.settings.places])
+                self.change(places=list(used)[:PLACES])
                 then(paths)
 
         self.screen.app.push_screen(picker, picked)
@@ -180,6 +184,13 @@ class Context:
         if outcome.duplicates:
             self.controller.problems += [Problem(str(d.path), str(d).partition(": ")[2]) for d in outcome.duplicates]
             self.controller.listener()
+
+    def tell_of_unusable(self, unusable: Sequence[Problem]) -> None:
+        """Add paths that cannot be used to the problems, with one message for all."""
+        if unusable:
+            self.controller.problems += unusable
+            more = f"; and {len(unusable) - 1:,} others   b: list them" if len(unusable) > 1 else ""
+            self.say(f"{unusable[0].reason}{more}", severity="warning")
 
     def is_named(self, path: str) -> bool:
         """Return whether a path was typed; show a message if not."""
@@ -206,19 +217,20 @@ class Context:
         return await self.screen.app.push_screen_wait(dialog)
 
     async def classes_in(self, path: str) -> Found:
-        """Return the contents of a path; if a tree has two levels of names, ask which ones are the classes."""
+        """Return the contents of a path; if its folders can be read in several ways, ask which ones are the classes."""
         found = await self.controller.scan(path)
         if found["kind"] != "levels":
             return found
-        options = [
-            f"{count_of(len(counts), 'class')}, {sum(counts.values()):,} photos: {', '.join(list(counts)[:5])}"
-            for counts in found["levels"]
-        ]
-        shown = [display_name(option, 70) for option in options]
-        level = await self.chosen("Two levels of folders: which are the classes?", shown)
-        if level is None:
+        options = []
+        for each in found["levels"]:
+            counts, by = each["classes"], LEVELS.get(each["level"], "each folder with photos")
+            said = f"{count_of(len(counts), 'class')}, {sum(counts.values()):,} photos: {', '.join(list(counts)[:3])}"
+            options.append(display_name(f"{by}: {said}", 100))
+        photos = [each["photos"] for each in found["levels"]]
+        chosen = await self.answer(Choose("Which folders are the classes?", options, photos, self.mode))
+        if chosen is None:
             return {"kind": "nothing", "files": [], "classes": {}, "reason": f"{path}: was not opened"}
-        return await self.controller.scan(path, level + 1)
+        return await self.controller.scan(path, found["levels"][chosen]["level"])
 
     async def chosen(self, title: str, options: Sequence[str]) -> int | None:
         return await self.answer(Choose(title, options))

@@ -6,8 +6,10 @@ from functools import partial
 from typing import NamedTuple, cast
 
 from frn_tui.client.file_requests import Exported, WriteText
+from frn_tui.client.protocol import NO_RUNTIME, EngineError
 from frn_tui.dialogs.dialogs import AskText, Choose
 from frn_tui.document.photo_files import bundle, describe_move, sort
+from frn_tui.document.queries import Problem
 from frn_tui.document.review_state import Reviewed, export_text
 from frn_tui.panes.context import Context
 from frn_tui.terminal.paths import absolute
@@ -69,7 +71,7 @@ class Exports:
 
         self.context.ask(Choose("Export", options), chosen)
 
-    async def _write(self, path: str, what: str, form: Form) -> None:
+    async def _write(self, path: str, what: str, form: Form, runtime: str = "") -> None:
         if what in ANSWERS:
             await self.controller.sync()  # so that the answers are those of the current classes
         if what in ("copy", "move"):
@@ -78,10 +80,22 @@ class Exports:
         if what == "bundle":
             write = partial(bundle, self.controller)
         elif what in CLASSES:
-            write = partial(self.controller.export, what=cast(Exported, what))
+            write = partial(self.controller.export, what=cast(Exported, what), runtime=runtime)
         else:
             write = partial(self._write_answers, suffix=f".{what}")
-        if await self.context.written(path, write):
+        try:
+            is_written = await self.context.written(path, write)
+        except EngineError as error:
+            if error.code == NO_RUNTIME:
+                hint = "a page needs it: `npm pack onnxruntime-web` downloads it once   enter: done   esc: back"
+                dialog = AskText("Folder or archive of onnxruntime-web", "onnxruntime-web.tgz", hint)
+                if place := await self.context.answer(dialog):
+                    await self._write(path, what, form, absolute(place))
+                return
+            self.controller.problems.append(Problem(path, str(error)))
+            self.controller.listener()
+            raise
+        if is_written:
             self.context.say(f"{path} written   {form.how.format(path=shlex.quote(path))}".rstrip())
 
     async def _write_answers(self, path: str, suffix: str, *, replace: bool = False) -> None:

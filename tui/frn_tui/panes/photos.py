@@ -1,25 +1,31 @@
 """The photos of the chosen class: sorted, filtered, selected, moved, removed."""
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
+from functools import partial
 from math import inf
 
 from rich.text import Text
 from textual import events, on
 from textual.app import ComposeResult
 
-from frn.projects.session import ClassEntry, Support
+from frn.projects.session import ClassEntry, Session, Support
 from frn_tui.client.protocol import Advise, Answer, ClassReport
 from frn_tui.dialogs.dialogs import AskText, Choose
 from frn_tui.document.controller import Controller
 from frn_tui.document.queries import best_score
 from frn_tui.document.review_state import OTHER
 from frn_tui.panes.context import Context, Pane
-from frn_tui.panes.verdicts import choose_class, class_of_number
+from frn_tui.panes.verdicts import called, choose_class, class_of_number
 from frn_tui.terminal.paths import name_of
 from frn_tui.terminal.text import count_of, display_name, percent
 from frn_tui.widgets.gallery import MIN_TILE, SMALL_TILE, Gallery, GalleryItem
 
+LEGEND = {
+    "outlier": "! fits another class better, or hardly its own",
+    "near": "≈ near copy",
+    "missing": "? missing",
+}
 TITLES = {
     "outlier": "misfits of all classes",
     "near": "near copies of all classes",
@@ -43,6 +49,9 @@ class PhotosPane(Pane):
         self.everywhere = ""
         """Mark of the photos shown from all classes, or "differing"; empty: photos of one class."""
         self.differing: Container[str] = ()
+        self._listed: list[tuple[int, str | None]] = []
+        """Class ids and keys of these photos in their order. Those that fit by now stay, so that no key meets another
+        photo than the one that its user saw."""
         self._keys: dict[str, list[str]] = {}
         """Keys of the photos that are shown, by path: a file that has changed and was added again has two."""
         self.wanted_name = ""
@@ -69,8 +78,12 @@ class PhotosPane(Pane):
             return
         if self.controller.session is not self._session:
             self._session, self.wanted_name = self.controller.session, ""
+        marked = self._everywhere(self.everywhere) if self.everywhere else []
         if self.everywhere:
-            items = [item for _, item in self._everywhere(self.everywhere)]
+            classes, listed = self.controller.session.state.classes, set(self._listed)
+            there = {(each.id, item.key): item for each in classes for item in self._items(each)}
+            self._listed += [place for class_id, item in marked if (place := (class_id, item.key)) not in listed]
+            items = [there[place] for place in self._listed if place in there]
         else:
             items = [] if entry is None else self._items(entry)
             if entry is not None and self.by_fit:
@@ -84,12 +97,17 @@ class PhotosPane(Pane):
         whose = TITLES.get(self.everywhere, display_name(entry.name, 30) if entry is not None else "")
         narrowed = f" · only “{display_name(self.wanted_name, 16)}”" if self.wanted_name else ""
         is_narrowed = bool(self.everywhere or narrowed)
-        self.gallery.empty_text = f"no matching photos: {whose}{narrowed}   esc: back" if is_narrowed else ""
+        comparing = self.controller.comparing if self.by_fit or self.everywhere in ("outlier", "near") else ""
+        none = "none yet" if comparing else "no matching photos"
+        self.gallery.empty_text = f"{none}: {whose}{narrowed}{comparing}   esc: back" if is_narrowed else ""
         self.gallery.set_items(items)
         order = " · worst fit first" if self.by_fit and not self.everywhere else ""
         away = sum(item.mark == "missing" for item in items)
         gone = f" · {away} missing" if away else ""
-        self.border_title = Text(f"Photos · {whose} {len(items)}{gone}{narrowed}{order}" if whose else "Photos")
+        gone += f" of {self.controller.coming[entry.id]}" if entry and entry.id in self.controller.coming else ""
+        count = f"{len(marked)}{f' · {len(items) - len(marked)} fit by now' if len(items) > len(marked) else ''}"
+        count = count if self.everywhere and not self.wanted_name else f"{len(items)}"
+        self.border_title = Text(f"Photos · {whose} {count}{gone}{narrowed}{comparing}{order}" if whose else "Photos")
         self.show_selection()
 
     def _everywhere(self, mark: str) -> list[tuple[int, GalleryItem]]:
@@ -105,53 +123,124 @@ class PhotosPane(Pane):
         if not self.everywhere:
             return items
         is_list = self.gallery.view == "list"  # a small tile has room for the class only
-        return [replace(item, name=f"{entry.name}/{item.name}" if is_list else entry.name) for item in items]
+        names = [f"/{item.name}" if is_list else self._suggestion(entry.id, item) for item in items]
+        return [replace(item, name=entry.name + name) for item, name in zip(items, names, strict=True)]
+
+    def _suggestion(self, class_id: int, item: GalleryItem) -> str:
+        """Return the class that a photo fits better, and its probability."""
+        rival, chance = self._rival(class_id, item.key)
+        return f" → {self.controller.names[rival]} {chance:.2f}" if rival in self.controller.names else ""
+
+    def _rival(self, class_id: int, key: str | None) -> tuple[int, float]:
+        """Return the id of the class that a photo fits better and its probability; 0 if it fits its own class."""
+        report = self.controller.reports.get(class_id)
+        found = report["rival"].get(key or "") if report else None
+        return (found[0], found[3]) if found else (0, 0.0)
+
+    def _suggested(self, keys: Container[str], least: float = 0.0) -> dict[int, list[str]]:
+        """Return the keys of photos that fit another class at least so well, by its id."""
+        moves: dict[int, list[str]] = {}
+        for entry in self.controller.session.state.classes:
+            for key in (support.key for support in entry.supports if support.key in keys):
+                rival, chance = self._rival(entry.id, key)
+                if rival in self.controller.names and chance >= least:
+                    moves.setdefault(rival, []).append(key)
+        return moves
 
     def _misfit(self, class_id: int, item: GalleryItem) -> tuple[float, float]:
         """Sort key of photos: by how likely a mistake each is, then by how little its class explains."""
         report = self.controller.reports.get(class_id)
         if report is None or item.key not in report["explained"]:
             return inf, 2.0
-        return -report["rival"].get(item.key, (0, 0.0, -inf))[2], report["explained"][item.key]
+        return -report["rival"].get(item.key, (0, 0.0, -inf, 0.0))[2], report["explained"][item.key]
 
     @on(Gallery.Changed)
     def show_selection(self) -> None:
         count = len(self.gallery.selection)
-        self.border_subtitle = Text(f"{count} selected" if count else "")
+        marks = {item.mark for item in self.gallery.items}
+        legend = "  ".join(words for mark, words in LEGEND.items() if mark in marks)
+        self.border_subtitle = Text(f"{count} selected" if count else legend)
         self.context.screen.show_keys()
 
     def digits(self) -> str:
         count, item = len(self.gallery.selection), self.gallery.cursor_item
         if item is None:
             return ""
-        return f"1-9: move {count_of(count, 'photo') if count else display_name(name_of(item.path), 24)} to"
+        said = f"1-9: move {count_of(count, 'photo') if count else display_name(name_of(item.path), 24)} to"
+        moves = self._suggested(self._selected_keys())
+        if len(moves) == 1 and not count:
+            more = sum(map(len, self._suggested(self._listed_keys, self._chance).values()))
+            name = display_name(self.controller.names[next(iter(moves))], 20)
+            said = f"y: to {name} {self._chance:.2f}   Y: all {more:,} from {self._chance:.2f} up   {said}"
+        return said
+
+    @property
+    def _listed_keys(self) -> frozenset[str]:
+        return frozenset(key for keys in self._keys.values() for key in keys)
+
+    @property
+    def _chance(self) -> float:
+        """Probability of the class that the photo under the cursor fits better."""
+        holders, item = self.controller.session.state.holders(), self.gallery.cursor_item
+        entry, _ = holders.get(item.key or "", (None, None)) if item else (None, None)
+        return self._rival(entry.id, item.key)[1] if entry and item else 0.0
+
+    @property
+    def suggests(self) -> bool:
+        """Return whether another class is suggested for the photo under the cursor."""
+        return self._chance > 0
+
+    def action_right(self) -> None:
+        self._take(self._suggested(self._selected_keys()))
+
+    def action_right_all(self) -> None:
+        if least := self._chance:
+            self._take(self._suggested(self._listed_keys, least), f": all from {least:.2f} up")
+
+    def _take(self, moves: dict[int, list[str]], which: str = "") -> None:
+        """Move photos to the classes that they fit better."""
+        keys = [key for some in moves.values() for key in some]
+        if not keys:
+            self.context.say(f"fits its class best{self.controller.comparing}")
+            return
+        name = f"{len(moves)} classes" if len(moves) > 1 else self.controller.names[next(iter(moves))]
+
+        def move(session: Session) -> None:
+            with session.one_edit():
+                for class_id, some in moves.items():
+                    session.move(some, class_id)
+
+        self.context.edit(move, f"moved {self._called(keys)} to {name}{which}")
 
     def action_number(self, number: int) -> None:
         if (entry := class_of_number(self.context, number)) is not None:
-            self._assign(entry)
+            self._assign(self._selected_keys(), entry)
 
     def action_move(self) -> None:
-        if self.gallery.cursor_item is not None:
-            choose_class(self.context, "Move to class", self._assign)
+        if keys := self._selected_keys():
+            choose_class(self.context, f"Move {self._called(keys)} to class", partial(self._assign, keys))
 
-    def _assign(self, target: ClassEntry) -> None:
+    def _assign(self, keys: Sequence[str], target: ClassEntry) -> None:
         inside = {support.key for support in target.supports}
-        if keys := [key for key in self._selected_keys() if key not in inside]:
-            said = f"moved {count_of(len(keys), 'photo')} to {target.name}"
+        if keys := [key for key in keys if key not in inside]:
+            said = f"moved {self._called(keys)} to {target.name}"
             self.context.edit(lambda session: session.move(keys, target.id), said)
+
+    def _called(self, keys: Sequence[str]) -> str:
+        return called([path for path, of in self._keys.items() for key in of if key in keys])
 
     def action_remove(self) -> None:
         keys = self._selected_keys()
         if keys and self.entry is not None:
             whose = "their classes" if self.everywhere else self.entry.name
-            said = f"removed {count_of(len(keys), 'photo')} from {whose}"
+            said = f"removed {self._called(keys)} from {whose}"
             self.context.edit(lambda session: session.remove(keys), said)
 
     def action_none_of_these(self) -> None:
         keys = set(self._selected_keys())
         supports = [s for entry in self.controller.session.state.classes for s in entry.supports if s.key in keys]
         if supports:
-            said = f"labelled {count_of(len(supports), 'photo')} as {OTHER}"
+            said = f"labelled {called([str(support.path) for support in supports])} as {OTHER}"
             self.context.edit(lambda session: session.set_aside(supports), said)
 
     def action_copy(self) -> None:
@@ -179,7 +268,8 @@ class PhotosPane(Pane):
 
     def action_filter(self) -> None:
         marks = ["", *(mark for mark in TITLES if mark != "differing" or self.differing)]
-        options = ["all photos of the class", *(f"{TITLES[mark]}  {len(self._everywhere(mark))}" for mark in marks[1:])]
+        counts = [f"{TITLES[mark]}  {len(self._everywhere(mark))}{self.controller.comparing}" for mark in marks[1:]]
+        options = ["all photos of the class", *counts]
         self.context.ask(Choose("Show only photos", options), lambda index: self.show_everywhere(marks[index]))
 
     def action_misfits(self) -> None:
@@ -195,18 +285,20 @@ class PhotosPane(Pane):
 
     def show_everywhere(self, mark: str) -> None:
         """Show the photos from all classes with a mark; if it is empty, those of the chosen class."""
-        self.everywhere, self.opens = mark, False
+        self.everywhere, self._listed, self.opens = mark, [], False
         self.context.screen.set_class(bool(mark), "-everywhere")
         self.gallery.least = SMALL_TILE if mark else MIN_TILE
         self.show(self.entry)
         self.gallery.cursor = 0
-        self.gallery.focus()
+        self.screen.set_focus(self.gallery)
 
     def action_outlier(self, step: int) -> None:
         misfits, item = self._everywhere("outlier"), self.gallery.cursor_item
         paths = self.gallery.paths if self.everywhere == "outlier" else [misfit.path for _, misfit in misfits]
         if not paths:
-            self.context.say("no misfit has this name" if misfits else "every photo fits its class")
+            comparing = self.controller.comparing
+            none = f"no misfit yet{comparing}" if comparing else "every photo fits its class"
+            self.context.say("no misfit has this name" if misfits else none)
             return
         at = paths.index(item.path) if item is not None and item.path in paths else None
         place = (0 if step > 0 else -1) if at is None else (at + step) % len(paths)

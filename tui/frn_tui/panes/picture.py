@@ -62,7 +62,7 @@ class PicturePane(Vertical):
         return (self.has_class("-beside") or self.has_class("-below")) and not self.has_class("-no-map")
 
     def _caption(self, answer: Answer | None) -> Text:
-        """Return a description of the view, including the meaning of its colours."""
+        """Return the meaning of the view and its colours."""
         if answer is None:
             return Text("")
         if "scores" not in answer:
@@ -74,11 +74,10 @@ class PicturePane(Vertical):
             return Text(f"the whole photo{why}")
         name = display_name(self.controller.names[shown], max(self.size.width - 32, 6))
         if self.look == "photo" and not self.has_map:
-            return Text(f"frame: the part that the network sees\nH: error map of ‹ {name} ›")
-        is_blend = self.look == "blend" and not self.has_map
-        scale = "clear: explained  coloured: not" if is_blend else "dark: explained  light: not"
+            return Text(f"frame: the part that the network sees\nH: where it is unlike any {name}")
+        where = "coloured" if self.look == "blend" and not self.has_map else "light"
         following = LOOKS[(LOOKS.index(self.look) + 1) % len(LOOKS)]
-        return Text(f"error map of ‹ {name} ›  [ ] other class\n{scale}   H: {following}")
+        return Text(f"{where}: unlike any {name}\n[ ] other class   H: {following}")
 
     def _mapped(self, answer: Answer) -> list[int]:
         """Return ids of classes with a map, most likely first; deleted classes are skipped."""
@@ -157,7 +156,8 @@ class LargeView(Horizontal):
         self.photo.show(answer["path"] if answer and scores else "")
         self.map.show(answer["path"] if answer and heat else "", "blend", heat)
         self.near.show(nearest if scores else "")
-        map_title, near_title = f"error map of {best}" * bool(heat), f"nearest: {'/'.join(nearest.split('/')[-2:])}"
+        near_title = f"nearest: {'/'.join(nearest.split('/')[-2:])}"
+        map_title = f"coloured: unlike any {best}" * bool(heat)
         for name, title in (("map", map_title), ("near", near_title)):
             text = Text(display_name(title, 60), no_wrap=True, overflow="ellipsis")
             self.query_one(f"#large-{name}-title", Static).update(text)

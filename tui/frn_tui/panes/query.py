@@ -16,6 +16,7 @@ from frn.errors import FrnError
 from frn_tui.client.file_requests import Found, ListFolder, StampFiles
 from frn_tui.client.protocol import Answer
 from frn_tui.dialogs.dialogs import Choose
+from frn_tui.document.queries import Problem
 from frn_tui.document.review_state import Reviewed, rival
 from frn_tui.panes.context import Context, Pane
 from frn_tui.panes.picture import PicturePane
@@ -47,7 +48,6 @@ class QueryPane(Judging, Arranging, Pane):
         self.review_view = "grid"
         self.watched: str | None = None
         """Folder whose new photos become queries."""
-        self.came = 0
 
     def compose(self) -> ComposeResult:
         yield self.picture
@@ -61,8 +61,9 @@ class QueryPane(Judging, Arranging, Pane):
     def show(self) -> None:
         controller, answer = self.controller, self.controller.query.answer
         of = f" · {display_name(answer['path'].rpartition('/')[2], 30)}" if answer else ""
-        watching = f" · watching {name_of(self.watched)}/, {self.came} new" if self.watched else ""
-        self.border_title = Text(f"Query{of}{watching}")
+        watching = f" · watching {name_of(self.watched)}/" if self.watched else ""
+        new = f" · {count} new (>)" if (count := len(controller.query.arrived)) else ""
+        self.border_title = Text(f"Query{new}{of}{watching}")
         names = controller.names
         numbers = {class_id: number for number, class_id in enumerate(names, 1) if number < 10}
         rows = [
@@ -82,7 +83,9 @@ class QueryPane(Judging, Arranging, Pane):
             room = max((self.place.size.width or 44) - len("rival    nearest "), 8)
             other = rival(answer, names)
             _, near = self.controller.session.state.holders().get(answer.get("nearest", ""), (None, None))
-            parts = [f"rival {display_name(other, room - room // 2)}"] if other else []
+            label = self.controller.label_of(answer)
+            parts = [f"your label {display_name(label, room // 2)}"] if label else []
+            parts += [f"rival {display_name(other, room - room // 2)}"] if other else []
             parts += [f"nearest {display_name(near.path.name, room // 2)}"] if near else []
             lines.append("   ".join(parts))
         if answer is not None and len(query.answers) > 1:
@@ -91,7 +94,9 @@ class QueryPane(Judging, Arranging, Pane):
             order = "" if order == "original order" else f" {order}"
             place = f"{paths.index(answer['path']) + 1}/{len(paths)}" if answer["path"] in paths else f"-/{len(paths)}"
             order += " (filtered)" if self.controller.arrangement.is_filtered else ""
-            lines.append(f"\n{place}{order}   {query.rejected} unknown{query.how}   ‹ ,  . ›   L: review")
+            lines.append(
+                f"\n{place}{order}   {query.rejected} unknown{query.how}{query.waiting}   ‹ ,  . ›   L: review"
+            )
         return lines
 
     def digits(self) -> str:
@@ -123,6 +128,7 @@ class QueryPane(Judging, Arranging, Pane):
         self.show()
 
     def go_to(self, path: str) -> None:
+        self.controller.query.show(path)  # now: the next key acts on it
         self.context.start(self.controller.show, path, group="step")
 
     def action_review(self) -> None:
@@ -140,11 +146,13 @@ class QueryPane(Judging, Arranging, Pane):
 
     async def ask_now(self, paths: Sequence[str]) -> None:
         files: list[str] = []
+        unusable: list[Problem] = []
         for path in paths:
             found = await self.controller.scan(path, 1)
             if found["kind"] == "nothing":
-                self.context.say(found.get("reason", f"{path}: has no photos to classify"), severity="warning")
+                unusable.append(Problem(path, found.get("reason", f"{path}: has no photos to classify")))
             files += everything_in(found)
+        self.context.tell_of_unusable(unusable)
         if files:
             self.picture.heat_class = None
             await self.controller.ask(files)
@@ -155,11 +163,19 @@ class QueryPane(Judging, Arranging, Pane):
             self.context.say(f"{count_of(missing, 'photo')} missing and not used   R: find them", severity="warning")
 
     def action_step(self, step: int) -> None:
-        if len(self.controller.query.answers) > 1:
+        query = self.controller.query
+        if len(query.answers) > (query.answer is not None):
             self.picture.heat_class = None
             self.go_to(self.controller.path_after(step))
             if not self.controller.arrangement.paths:
                 self.context.say(f"no answers match: {self.controller.arrangement.words}   f: filter")
+
+    def action_new(self) -> None:
+        if arrived := self.controller.query.arrived:
+            self.picture.heat_class = None
+            self.go_to(arrived[0])
+        else:
+            self.context.say("no new photo has arrived   w: watch a folder")
 
     @on(Bars.Clicked)
     def take_bar(self, event: Bars.Clicked) -> None:
@@ -191,7 +207,6 @@ class QueryPane(Judging, Arranging, Pane):
         try:
             await self.controller.engine.call(ListFolder(folder))  # raises an error if it does not exist
             asked = before = await self._stamps(folder)
-            self.came = 0
             self.show()
             self.context.say(f"watching {folder}   w: stop")
             while self.watched == folder:
@@ -201,9 +216,8 @@ class QueryPane(Judging, Arranging, Pane):
                 whole = [file for file, now in stamps.items() if asked.get(file) != now == before.get(file)]
                 before = stamps
                 if whole and self.watched == folder:
-                    self.came += len([file for file in whole if file not in asked])
                     asked = {**asked, **{file: stamps[file] for file in whole}}
-                    await self.controller.ask(whole)
+                    await self.controller.ask(whole, arrived=True)
         except FrnError as error:
             self.watched = None
             raise FrnError(f"{error}   stopped watching {folder}   w: watch again") from error

@@ -15,10 +15,10 @@ from textual.widgets import Static
 from frn_tui.client.protocol import Answer
 from frn_tui.dialogs.dialogs import AskText, Choose, Dialog
 from frn_tui.document.queries import best_score
-from frn_tui.document.review_state import KINDS, ORDERS, Reviewed, margin, rival, summary
+from frn_tui.document.review_state import KINDS, ORDERS, Reviewed, effort, margin, questions, rival, summary
 from frn_tui.panes.context import Context
 from frn_tui.panes.picture import LargeView
-from frn_tui.panes.verdicts import Judging, Threshold
+from frn_tui.panes.verdicts import Judging, Threshold, rename_class
 from frn_tui.settings.keys import TABLE, KeyedScreen
 from frn_tui.terminal.text import class_keys, count_of, display_name, percent
 from frn_tui.widgets.bars import Histogram
@@ -97,6 +97,8 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         self.gallery = Gallery(mode=self.context.mode, id="review-photos")
         self.gallery.view = view  # type: ignore[assignment]
         self.gallery.thumbnails = True
+        self._widths, self._room = [0, 0, 0], 20
+        """Widest answer, rival and nearest example, and the room beside the names, in cells."""
         self.large = LargeView(self.context)
         self.histogram = Histogram(id="histogram")
         self.jobs = JobLine(id="review-jobs")
@@ -149,10 +151,16 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         arrangement = self.controller.arrangement
         chosen = [self.items[path] for path in arrangement.paths]
         self.gallery.empty_text = f"no answers match: {arrangement.words}   f: filter   /: find"
+        if self.gallery.view == "list":
+            rows = [self._cells(item) for item in chosen]
+            self._widths = [max((cell_len(row[of]) for row in rows), default=0) for of in (0, 4, 5)]
+            width, named = self.gallery.size.width, max((cell_len(_named(item)) for item in chosen), default=0)
+            self._room = max(width // 2 - 2, min(width - named - 14, width - 30), 20)
         self.gallery.set_items([self._tile(item) for item in chosen])
-        words = display_name(arrangement.words, 40) + self.controller.query.how
-        title = f"Answers · {len(chosen)} of {len(items)} · {words} · {summary(items)}"
-        self._update("title", title)
+        words = display_name(arrangement.words, 40) + self.controller.query.how + self.controller.query.waiting
+        words = words.removeprefix("original order").removeprefix(" · ")
+        parts = ("Answers", f"{len(chosen)} of {len(items)}", effort(items), words, summary(items))
+        self._update("title", " · ".join(filter(None, parts)))
         columns = self.query_one("#review-columns", Static)
         columns.display = self.gallery.view == "list" and not self.has_class("-large")
         columns.update(self._heads(ORDERED_BY.get(arrangement.order, "")))
@@ -177,8 +185,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         sign = "◆" if item.label is not None else "●" if item.is_seen else "○"
         key, mark = item.answer.get("key"), "" if item.is_readable else "broken"
         if self.gallery.view == "list":
-            name = "/".join(item.path.split("/")[-2:])
-            return GalleryItem(item.path, name, key, mark, self._line(sign, *self._cells(item)))  # type: ignore[arg-type]
+            return GalleryItem(item.path, _named(item), key, mark, self._line(sign, *self._cells(item)))  # type: ignore[arg-type]
         return GalleryItem(item.path, f"{sign} {item.words}", key, mark)  # type: ignore[arg-type]
 
     def _cells(self, item: Reviewed) -> tuple[str, ...]:
@@ -202,12 +209,13 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
 
     def _line(self, sign: str, *cells: str) -> str:
         """Return the part of a table row that fits next to the name."""
-        room = max(self.gallery.size.width // 2 - 2, 20)
+        room = self._room
         numbers = f"{cells[1]:>5} {cells[2]:>5}" + (f" {cells[3]:>5}" if room >= 40 else "")
         named = room - 2 - cell_len(numbers)
         texts = [cells[0], *([cells[4]] if room >= 34 else []), *([cells[5]] if room >= WIDE // 2 else [])]
-        each = max(named // len(texts) - 1, 4)
-        shown = [set_cell_size(display_name(text, each), each) for text in texts]
+        least = [max(wide, len(head)) for wide, head in zip(self._widths, (COLUMNS[0], *COLUMNS[4:]), strict=True)]
+        fitted = fit(least[: len(texts)], named - len(texts))
+        shown = [set_cell_size(display_name(text, width), width) for text, width in zip(texts, fitted, strict=True)]
         return " ".join([sign or " ", shown[0], numbers, *shown[1:]])
 
     @on(Gallery.Changed)
@@ -296,18 +304,33 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         self.context.say(f"{TABLE[name].meaning}: only in the workspace   esc: go there")
 
     def action_outlier(self, step: int) -> None:
-        paths = self.gallery.paths
-        doubtful = [at for at, path in enumerate(paths) if self.items[path].is_doubtful]
-        beyond = [at for at in doubtful if (at - self.gallery.cursor) * step > 0]
-        if doubtful:
-            self.gallery.cursor = (beyond or doubtful)[0 if step > 0 else -1]
-            self._doubted = paths[self.gallery.cursor]
+        paths, cursor = self.gallery.paths, self.gallery.cursor_item
+        if doubtful := [item.path for item in questions([self.items[path] for path in paths])]:
+            at = doubtful.index(cursor.path) + step if cursor and cursor.path in doubtful else min(step, 0)
+            self._doubted = doubtful[at % len(doubtful)]
+            self.gallery.cursor = paths.index(self._doubted)
         else:
-            self.context.say("no doubtful answers")
+            self.context.say(f"no doubtful answers{self.controller.query.waiting}")
+
+    def action_new(self) -> None:
+        arrived = [path for path in self.controller.query.arrived if path in self.items]
+        if arrived and arrived[0] in (paths := self.gallery.paths):
+            self.controller.query.seen.add(arrived[0])
+            self.gallery.cursor = paths.index(arrived[0])
+            self.show()
+        else:
+            self.context.say("no new photo is listed")
 
     def action_remove(self) -> None:
         super().action_remove()
         self.gallery.select(())
+
+    def action_rename(self) -> None:
+        """Rename the class of the answer under the cursor."""
+        cursor = self.gallery.cursor_item
+        score = self.items[cursor.path].score if cursor else None
+        if score is not None and (entry := self.controller.entry(score["id"])) is not None:
+            rename_class(self.context, entry)
 
     def action_zoom(self, step: int) -> None:
         self._enlarge(step > 0)
@@ -316,12 +339,28 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         self.histogram.display = not self.histogram.display
 
     def action_view(self) -> None:
-        self.gallery.view = "list" if self.gallery.view == "grid" else "grid"
+        """Switch from the grid to the table, then to one line a row, then back."""
+        was_grid, had_images = self.gallery.view == "grid", self.gallery.thumbnails
+        self.gallery.thumbnails = was_grid
+        self.gallery.view = "list" if was_grid or had_images else "grid"
+        self.gallery.watch_view()
         self.show()
 
     @on(Histogram.ThresholdChosen)
     def set_threshold(self, event: Histogram.ThresholdChosen) -> None:
         self.threshold.set(event.value)
+
+
+def _named(item: Reviewed) -> str:
+    return "/".join(item.path.split("/")[-2:])
+
+
+def fit(widths: Sequence[int], room: int) -> list[int]:
+    """Return the widths of columns that share some room: as wanted, but the widest ones become narrower."""
+    fitted = list(widths)
+    while sum(fitted) > room and max(fitted) > 4:
+        fitted[fitted.index(max(fitted))] -= 1
+    return fitted
 
 
 def described(item: Reviewed, names: dict[int, str]) -> str:

@@ -9,6 +9,7 @@ from frn_tui.document.queries import best_score
 from frn_tui.document.review_state import OTHER
 from frn_tui.panes.context import Context
 from frn_tui.panes.why import show_why
+from frn_tui.terminal.paths import name_of
 from frn_tui.terminal.text import count_of, display_name, percent, share_of
 
 CALIBRATED = "calibrated threshold"
@@ -75,7 +76,7 @@ class Judging:
         """Go to the next answer after a verdict."""
         raise NotImplementedError
 
-    def judge(self, by_class: Mapping[int, Sequence[Answer]]) -> None:
+    def judge(self, by_class: Mapping[int, Sequence[Answer]], which: str = "") -> None:
         """Make photos examples of classes, given by their ids, in one edit, and move on."""
         controller, (first, *others) = self.context.controller, by_class
         name = f"{len(by_class)} classes" if others else display_name(controller.names[first], 30)
@@ -83,12 +84,13 @@ class Judging:
         def label(session: Session) -> None:
             with session.one_edit():
                 added = sum(controller.label(some, class_id).added for class_id, some in by_class.items())
+            paths = [answer["path"] for some in by_class.values() for answer in some]
             if not added:
-                self.context.say(f"already an example of {name}")
+                self.context.say(f"{called(paths)}: already in {name}")
                 return
-            photos = "" if sum(map(len, by_class.values())) == 1 else f"{count_of(added, 'photo')} "
-            session.name_act(f"{photos}added to {name}")
-            self.context.say(f"{photos}added to {name}   u: undo")
+            photos = called(paths) if len(paths) == 1 else count_of(added, "photo")
+            session.name_act(f"{photos} added to {name}")
+            self.context.say(f"{photos} added to {name}{which}   u: undo")
 
         self.context.edit(label)
         self.advance()
@@ -99,7 +101,8 @@ class Judging:
 
     def action_move(self) -> None:
         if answers := self.judged():
-            choose_class(self.context, "Assign to class", lambda entry: self.judge({entry.id: answers}))
+            title = f"Assign {called([answer['path'] for answer in answers])} to class"
+            choose_class(self.context, title, lambda entry: self.judge({entry.id: answers}))
 
     def action_right(self) -> None:
         by_class: dict[int, list[Answer]] = {}
@@ -109,16 +112,32 @@ class Judging:
         if by_class:
             self.judge(by_class)
 
+    def action_right_all(self) -> None:
+        """Confirm all listed answers that are at least as probable as the one that the next key applies to.
+
+        Photos that arrived by themselves and were not shown yet are not confirmed.
+        """
+        least = max((best["probability"] for answer in self.judged()[:1] if (best := best_score(answer))), default=None)
+        controller, by_class = self.context.controller, dict[int, list[Answer]]()
+        items, arrived = {item.path: item for item in controller.reviewed()}, set(controller.query.arrived)
+        for item in (items[path] for path in controller.arrangement.paths):
+            best = best_score(item.answer)
+            is_open = item.label is None and not item.is_unknown and item.path not in arrived
+            if is_open and best and best["id"] in controller.names and best["probability"] >= (least or 2):
+                by_class.setdefault(best["id"], []).append(item.answer)
+        if by_class:
+            self.judge(by_class, f": all from {least:.2f} up")
+
     def action_none_of_these(self) -> None:
         known = [answer for answer in self.judged() if "key" in answer]
-        photos = "" if len(known) == 1 else f"{count_of(len(known), 'photo')} as "
         if known:
-            self.context.edit(lambda _: self.context.controller.set_aside(known), f"labelled {photos}{OTHER}")
+            said = f"labelled {called([answer['path'] for answer in known])} as {OTHER}"
+            self.context.edit(lambda _: self.context.controller.set_aside(known), said)
             self.advance()
 
     def action_remove(self) -> None:
         if paths := [answer["path"] for answer in self.judged()]:
-            self.context.edit(lambda session: session.drop(paths), f"removed {count_of(len(paths), 'answer')}")
+            self.context.edit(lambda session: session.drop(paths), f"removed {called(paths)} from the answers")
             self.context.controller.listener()
 
     def action_why(self) -> None:
@@ -127,12 +146,18 @@ class Judging:
             self.context.start(show_why, self.context, answer["path"], group="why")
 
     def action_copy(self) -> None:
+        items = {item.path: item for item in self.context.controller.reviewed()}
         lines = []
         for answer in self.judged():
-            best, names = best_score(answer), self.context.controller.names
-            said = names.get(best["id"], "?") if best and not answer.get("unknown") else "unknown"
-            lines.append(f"{answer['path']}\t{said}" + (f"\t{best['probability']:.4f}" if best else ""))
-        self.context.copy(lines, "path, label and probability")
+            best = best_score(answer)
+            final = items[answer["path"]].said
+            lines.append(f"{answer['path']}\t{final}" + (f"\t{best['probability']:.4f}" if best else ""))
+        self.context.copy(lines, "path, final label and probability")
+
+
+def called(paths: Sequence[str]) -> str:
+    """Return the name of a photo, or the number of several."""
+    return display_name(name_of(paths[0]), 24) if len(paths) == 1 else count_of(len(paths), "photo")
 
 
 def class_of_number(context: Context, number: int) -> ClassEntry | None:
@@ -149,3 +174,27 @@ def choose_class(context: Context, title: str, then: Callable[[ClassEntry], obje
     classes = context.controller.session.state.classes
     if classes:
         context.ask(Choose(title, [entry.name for entry in classes]), lambda index: then(classes[index]))
+
+
+def rename_class(context: Context, entry: ClassEntry) -> None:
+    """Ask for another name; with that of another class, offer to merge the two."""
+
+    def rename(name: str) -> None:
+        other = context.controller.session.state.named(name.strip())
+        if other is None or other.id == entry.id:
+            context.edit(lambda session: session.rename(entry.id, name), f"renamed {entry.name} to {name}")
+            return
+        if entry.id in context.controller.coming:
+            context.say(f"{entry.name} is still being opened; merge it afterwards")
+            return
+
+        def chosen(index: int) -> None:
+            if index == 0:
+                said = f"merged {entry.name} into {other.name}"
+                context.edit(lambda session: session.merge(entry.id, other.id), said)
+
+        photos = count_of(len(entry.supports), "photo")
+        title = f"A class {display_name(other.name, 40)} already exists"
+        context.ask(Choose(title, [f"merge: move its {photos} to that class", "cancel"]), chosen)
+
+    context.ask(AskText(f"Rename {display_name(entry.name, 40)}", entry.name), rename)

@@ -13,8 +13,8 @@ from textual.worker import WorkerState
 from frn.images.boxes import split_box
 from frn.models.zoo import named_extractors
 from frn_tui.client.protocol import ModelScore
-from frn_tui.dialogs.dialogs import Closeup, Page
-from frn_tui.dialogs.pages import help_page, problems_page
+from frn_tui.dialogs.dialogs import Closeup
+from frn_tui.dialogs.pages import KeysPage, problems_page
 from frn_tui.document.controller import Controller
 from frn_tui.panes.classes import ClassesPane
 from frn_tui.panes.context import Context
@@ -93,7 +93,13 @@ class Workspace(KeyedScreen[None]):
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.width < TINY[0] or event.size.height < TINY[1], "-tiny")
+        if self.focused is None and not self.has_class("-tiny"):
+            self.call_after_refresh(self.focus_pane, self.focused_pane)
         self.project_bar.show()
+
+    async def action_do(self, name: str) -> None:
+        if not self.has_class("-tiny"):  # a key acts on what is visible
+            await super().action_do(name)
 
     def refresh_all(self) -> None:
         if self.is_attached:
@@ -120,19 +126,15 @@ class Workspace(KeyedScreen[None]):
 
     @on(OptionList.OptionSelected, "#classes")
     def open_class(self) -> None:
-        self.photos_pane.open_with_piles(False)
-        self.show_pane("photos")
-        self.photos_pane.gallery.focus()
+        self.focus_pane("photos")
 
     def show_found(self, class_id: int, path: str) -> None:
         self.classes_pane.chosen = class_id
         self.classes_pane.list.choose(class_id)
         self.photos_pane.entry = self.classes_pane.entry
         self.photos_pane.show_everywhere("")
-        self.show_pane("photos")
-        gallery = self.photos_pane.gallery
-        gallery.cursor = gallery.paths.index(path)
-        gallery.focus()
+        self.focus_pane("photos")
+        self.photos_pane.gallery.cursor = self.photos_pane.gallery.paths.index(path)
 
     def show_example(self, path: str) -> None:
         """Go to an example, above whatever screen."""
@@ -150,9 +152,9 @@ class Workspace(KeyedScreen[None]):
         self.context.pick("Classify photos or a folder", self.ask)
 
     def ask(self, paths: Sequence[str]) -> None:
-        self.show_pane("query")
-        if self.app.screen is self and not (self.photos_pane.has_focus_within and self.has_class("-wide")):
-            self.query_pane.picture.preview.focus()  # otherwise keep browsing photos
+        self.remove_class("-everywhere")
+        if not (self.app.screen is self and self._in_focus == "photos" and self.has_class("-wide")):
+            self.focus_pane("query")  # otherwise keep browsing photos
         self.context.start(self.query_pane.ask_now, paths)
 
     def on_paste(self, event: events.Paste) -> None:
@@ -170,37 +172,35 @@ class Workspace(KeyedScreen[None]):
 
     def action_share(self, step: int) -> None:
         """Make the query narrower or wider, or the classes if they have the focus: names may be long."""
-        if self.focused_pane == "classes" and not self.has_class("-narrow"):
+        if self._in_focus == "classes" and not self.has_class("-narrow"):
             width = self.classes_pane.outer_size.width + step
             self.classes_pane.styles.width = min(max(width, CLASSES[0]), CLASSES[1])
         else:
             self.set_query_share(self.context.settings.query_share + step)
 
-    def show_pane(self, name: str) -> None:
-        for other in PANES:
-            self.set_class(other == name, f"-show-{other}")
-        if name != "photos":
-            self.remove_class("-everywhere")
-        self.project_bar.show()
-
-    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        """Record which pane has the focus, however it got it, so that Tab continues from there."""
+    def on_descendant_focus(self) -> None:
+        """Show the pane with the focus, however it got it: at every size, it is the visible one."""
+        self.focused_pane = shown = self._in_focus
         for name in PANES:
-            if self.panes[name] in event.widget.ancestors:
-                self.focused_pane = name
-                if self.has_class("-narrow"):
-                    self.show_pane(name)
-                self.show_keys()
+            self.set_class(name == shown, f"-show-{name}")
+        if shown != "classes":  # they are beside the last one of the others
+            self.set_class(shown == "photos", "-beside-photos")
+        if shown != "photos":
+            self.remove_class("-everywhere")
+        if shown != "query":
+            self.remove_class("-zoomed")
+        self.project_bar.show()
+        self.show_keys()
 
     def action_pane(self, step: int) -> None:
-        self.focus_pane(PANES[(PANES.index(self.focused_pane) + step) % len(PANES)])
+        self.focus_pane(PANES[(PANES.index(self._in_focus) + step) % len(PANES)])
 
     def focus_pane(self, name: str) -> None:
+        """Move the focus at once, because the next key acts on the pane."""
         if name == "photos":
             self.photos_pane.open_with_piles(False)
-        self.focused_pane = name
-        self.show_pane(name)
-        next(widget for widget in self.panes[name].query("*") if widget.can_focus).focus()  # maybe after the next key
+        self.set_focus(next(widget for widget in self.panes[name].query("*") if widget.can_focus))
+        self.on_descendant_focus()
 
     # Keys
 
@@ -223,13 +223,13 @@ class Workspace(KeyedScreen[None]):
 
     @property
     def _in_focus(self) -> str:
-        """Return the pane with the focus; its event may arrive later."""
+        """Return the pane with the focus, or the last one while the window is too small for any."""
         return next((name for name, pane in self.panes.items() if pane.has_focus_within), self.focused_pane)
 
     def works(self, name: str) -> bool:
         session, query = self.controller.session, self.controller.query
         answer = query.answer if self.query_pane.display else None
-        photos = self.photos_pane.gallery.paths
+        photos, is_answered = self.photos_pane.gallery.paths, answer is not None and "scores" in answer
         removable = {"classes": session.state.classes, "photos": photos, "query": answer}
         needed: dict[str, object] = {
             "undo": session.can_undo,
@@ -237,8 +237,9 @@ class Workspace(KeyedScreen[None]):
             "review": query.answers,
             "next-answer": len(query.answers) > 1,
             "map": answer is not None and answer.get("maps"),
-            **dict.fromkeys(("right", "why"), answer is not None and "scores" in answer),
-            "none-of-these": photos if self._in_focus == "photos" else answer is not None and "scores" in answer,
+            "why": is_answered,
+            "right": self.photos_pane.suggests if self._in_focus == "photos" else is_answered,
+            "none-of-these": photos if self._in_focus == "photos" else is_answered,
             **dict.fromkeys(("rename", "sort", "find", "ask"), session.state.classes),
             **dict.fromkeys(("next-outlier", "misfits"), self.photos_pane.misfits),
             "remove": removable[self._in_focus],
@@ -254,14 +255,14 @@ class Workspace(KeyedScreen[None]):
 
     def action_zoom(self, step: int) -> None:
         gallery, preview = self.photos_pane.gallery, self.query_pane.picture.preview
-        if self.focused_pane == "photos" and gallery.cursor_item is not None and not self.has_class("-zoomed"):
+        if self._in_focus == "photos" and gallery.cursor_item is not None and not self.has_class("-zoomed"):
             if step > 0:
                 crop = partial(self.context.start, self.controller.crop_example)
                 closeup = Closeup(gallery.paths, gallery.cursor, self.context.mode, crop)
                 self.app.push_screen(closeup, lambda at: gallery.action_go(at or 0))
         elif not self.has_class("-zoomed"):
+            self.focus_pane("query")
             self.set_class(step > 0, "-zoomed")
-            preview.focus()
         elif step > 0 or preview.zoom > 1:
             preview.look_at(preview.zoom * STEP**step, preview.centre)
             if preview.zoom > 1:
@@ -312,7 +313,6 @@ class Workspace(KeyedScreen[None]):
         title = f"Leave-one-out accuracy; {photos} with different answers"
         chosen = await self.context.chosen(title, options)
         if chosen == len(found["scores"]):
-            self.show_pane("photos")
             self.photos_pane.differing = frozenset(found["differing"])
             self.photos_pane.show_everywhere("differing")
         elif chosen is not None and found["scores"][chosen]["model"] != now:
@@ -326,7 +326,7 @@ class Workspace(KeyedScreen[None]):
             self.context.say("no problems: no file was skipped")
 
     def action_help(self) -> None:
-        self.app.push_screen(Page("Keys", help_page(self.shown_key), classes="-beside"))
+        self.app.push_screen(KeysPage(self.shown_key))
 
     def action_cancel(self) -> None:
         preview = self.query_pane.picture.preview
@@ -353,4 +353,4 @@ def _compared(score: ModelScore) -> str:
     low, high = score["interval"]
     right = f"{percent(score['right'] / score['photos'], 1):>6} ({100 * low:.0f} to {percent(high)})"
     auroc = "" if score["auroc"] is None else f"  AUROC {score['auroc']:.2f}"
-    return f"{score['model']:<14} {right}{auroc}  {score['milliseconds']:.0f} ms  {score['bytes'] / 1e6:.1f} MB"
+    return f"{score['model']:<14} {right}{auroc}  {score['milliseconds']:.1f} ms  {score['bytes'] / 1e6:.1f} MB"

@@ -11,7 +11,7 @@ from frn.errors import FrnError
 from frn.system.files import read_json, write_atomically
 from frn.system.processes.messages import convert
 
-RECENT = 9
+RECENT, PLACES = 9, 30
 Images = Literal["auto", "half", "none"]
 
 
@@ -25,6 +25,8 @@ class Settings:
     """Model to start with; empty for the shipped one."""
     recent: list[str] = field(default_factory=list)
     """Recent projects and folders, last one first."""
+    places: list[str] = field(default_factory=list)
+    """Folders and files that were picked, last one first."""
     guided: bool = False
     """Whether the guide from the samples to the user's own photos was completed."""
     query_share: int = 50

@@ -5,7 +5,7 @@ from itertools import accumulate, islice
 
 from rich.cells import cell_len
 
-VARIATION_SELECTORS = range(0xFE00, 0xFE10)
+VARIATION_SELECTORS, JOINER = range(0xFE00, 0xFE10), 0x200D
 EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
@@ -59,16 +59,17 @@ def count_of(count: int, what: str) -> str:
 def class_keys(names: Iterable[str], width: int) -> str:
     """Return the digits with their classes, such as "1 jay  2 owl", as many as fit into `width` cells."""
     keys = [f"{number} {display_name(name, 16)}" for number, name in enumerate(islice(names, 9), 1)]
-    if cell_len("  ".join(keys)) <= width:
-        return "  ".join(keys)
-    shown = [place for place in range(1, len(keys)) if cell_len("  ".join([*keys[:place], "…9-9"])) <= width]
-    return "  ".join([*keys[: shown[-1]], f"…{shown[-1] + 1}-9"]) if shown else "1-9 of class"
+    for count in range(len(keys), 0, -1):
+        rest = {0: "", 1: f"…{len(keys)}"}.get(len(keys) - count, f"…{count + 1}-{len(keys)}")
+        if cell_len(text := "  ".join([*keys[:count], rest]).rstrip()) <= width:
+            return text
+    return f"1-{len(keys)} of class" if keys else ""
 
 
 def _escaped(char: str) -> str:
     code = ord(char)
-    if code in VARIATION_SELECTORS:
-        return ""  # terminals disagree on its effect on the previous character's width
+    if code in VARIATION_SELECTORS or code == JOINER:
+        return ""  # terminals disagree on their effect on the width of the characters beside them
     if char.isprintable():
         return char
     if char.isspace() and char not in "\t\n\r\v\f\x1c\x1d\x1e\x1f\x85\u2028\u2029":

@@ -194,6 +194,10 @@ class Gallery(ScrollView, can_focus=True):
         return self._items[self.cursor] if self._items else None
 
     @property
+    def items(self) -> tuple[GalleryItem, ...]:
+        return self._items
+
+    @property
     def paths(self) -> list[str]:
         return [item.path for item in self._items]
 

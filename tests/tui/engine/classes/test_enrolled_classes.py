@@ -18,13 +18,14 @@ DISTANCES = np.array([[1.0, 3.0, 2.0, 4.0], [1.0, 3.0, 2.0, 4.0], [1.0, 3.0, 2.0
 
 def test_rank_counts_the_strictly_better_classes_and_the_rival_is_the_best_of_them() -> None:
     """Own errors are 2, 2 and 4; those of the third example are not all known yet."""
-    ranks, rivals = _compare(("a", "b", "c"), ERRORS, DISTANCES, 0, SHARES, [7, 8, 9, 10])
+    ranks, rivals = _compare(("a", "b", "c"), ERRORS, DISTANCES, 0, SHARES, [7, 8, 9, 10], 1.0)
     assert ranks == {"a": 2, "b": 0}
     assert list(rivals) == ["a"]
     lead = (1 - 1 / 2) * 0.6
-    assert rivals["a"] == pytest.approx((8, lead, lead + DISTANCE_WEIGHT * (1 - 2)))
-    assert _compare(("a",), ERRORS[:1], DISTANCES[:1], 0, SHARES, [7, 8, 9, 10]) == ({}, {})
-    assert _compare(("a", "b"), ERRORS[:2], DISTANCES[:2], 0, SHARES[:2], [7, 8, 9, 10])[0] == ranks
+    chance = np.exp(-1) / np.exp(-ERRORS[0]).sum()
+    assert rivals["a"] == pytest.approx((8, lead, lead + DISTANCE_WEIGHT * (1 - 2), chance))
+    assert _compare(("a",), ERRORS[:1], DISTANCES[:1], 0, SHARES, [7, 8, 9, 10], 1.0) == ({}, {})
+    assert _compare(("a", "b"), ERRORS[:2], DISTANCES[:2], 0, SHARES[:2], [7, 8, 9, 10], 1.0)[0] == ranks
     assert (ERRORS[0, 0], DISTANCES[0, 0]) == (2.0, 1.0)
 
 

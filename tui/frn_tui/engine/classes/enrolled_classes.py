@@ -19,6 +19,7 @@ from frn.inference.scorers import Comparison, Reconstruction
 from frn.inference.unknown import Shares, stride
 from frn.projects.session import ClassEntry, KnownCopies, ProjectHead, State, find_copies, without, without_copies
 from frn.ridge.enrolment import Array, energy
+from frn.ridge.parameters import probabilities
 from frn_tui.client.protocol import ClassReport, ClassReports, SetClasses
 from frn_tui.engine.classes.class_ranks import ClassErrors
 from frn_tui.engine.models import Models
@@ -147,7 +148,7 @@ class EnrolledClasses:
             if len(own) > 1
         }
         return {
-            "reports": self._report(listed, state, shares, errors, distances),
+            "reports": self._report(listed, state, shares, errors, distances, classifier.head.gamma),
             "threshold": classifier.threshold,
             "calibrated": classifier.calibration.typical,
             "expected": classifier.calibration.describe() + origin,
@@ -191,7 +192,7 @@ class EnrolledClasses:
         return self._copies[1]
 
     def _report(
-        self, listed: State, state: State, shares: Mapping[str, Shares], errors: Array, distances: Array
+        self, listed: State, state: State, shares: Mapping[str, Shares], errors: Array, distances: Array, gamma: float
     ) -> list[ClassReport]:
         near = {other: key for key, other in self._copies[1].items()} | self._copies[1]
         ids = [entry.id for entry in state.classes]
@@ -203,7 +204,7 @@ class EnrolledClasses:
         reports = {report["id"]: report for report in nothing}
         for column, (entry, (rows, away)) in enumerate(zip(state.classes, parts, strict=True)):
             keys, own = keys_of(entry), shares.get(entry.name, np.zeros(0))
-            ranks, rivals = _compare(keys, rows, away, column, own, ids)
+            ranks, rivals = _compare(keys, rows, away, column, own, ids, gamma)
             explained = {key: share for key, share in zip(keys, own.tolist(), strict=False) if share == share}
             reports[entry.id] |= {"explained": explained, "rank": ranks, "rival": rivals}
         for entry in listed.classes:  # also those whose photos are all in another class
@@ -229,13 +230,13 @@ def _left_out(groups: Sequence[Keys], energies: Shares, errors: Array, distances
 
 
 def _compare(
-    keys: Keys, errors: Array, distances: Array, column: int, shares: Shares, ids: Sequence[int]
-) -> tuple[dict[str, int], dict[str, tuple[int, float, float]]]:
+    keys: Keys, errors: Array, distances: Array, column: int, shares: Shares, ids: Sequence[int], gamma: float
+) -> tuple[dict[str, int], dict[str, tuple[int, float, float, float]]]:
     """Return the number of classes that reconstruct each example better than the rest of its own; and its rival.
 
     The errors and distances are (k, way), those of the own class by its other examples. A rival is the best other class
-    if it beats the example's own, with its lead, and with how likely a mistake the example is: distances of mean
-    locations find some that errors alone rank low.
+    if it beats the example's own, with its lead, with how likely a mistake the example is: distances of mean locations
+    find some that errors alone rank low, and with its probability.
     """
     if len(keys) < 2:
         return {}, {}
@@ -249,5 +250,6 @@ def _compare(
             best = int(others[row].argmin())
             lead = float((own[row] - others[row, best]) / max(own[row], 1e-12) * (1 - shares[row]))
             nearer = float(distances[row, column] - away[row].min())
-            rivals[key] = ids[best], lead, lead + DISTANCE_WEIGHT * nearer
+            chance = float(probabilities(errors[row : row + 1], gamma)[0, best])
+            rivals[key] = ids[best], lead, lead + DISTANCE_WEIGHT * nearer, chance
     return ranks, rivals

@@ -5,15 +5,16 @@ import stat
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 from frn.errors import FrnError
 from frn.features.feature_cache import content_key
 from frn.images.boxes import split_box
 from frn.images.opening import EXTENSIONS, read_file
-from frn.projects.class_files import class_files, is_file_of_classes
+from frn.projects.class_files import class_files, is_file_of_classes, readings
 from frn.projects.class_table import is_table
-from frn.projects.folder_tree import Check, TwoLevelsError, identity, list_entries, looks_like_image, photos_below
+from frn.projects.folder_tree import Check, identity, list_entries, looks_like_image, photos_below
 from frn.projects.names import natural_order
 from frn.projects.project import SUFFIX, is_project
 from frn.projects.session import Support
@@ -24,6 +25,7 @@ from frn_tui.client.file_requests import (
     FindFolders,
     Found,
     Kind,
+    Level,
     ListFolder,
     Listing,
     RelocatePhotos,
@@ -41,6 +43,8 @@ KINDS: dict[Kind, Callable[[Path], bool]] = {
     "model": lambda path: path.suffix.lower() == ".onnx",
 }
 """Kinds of files in the order of a file picker; folders come first."""
+THUMBNAILS = 3
+"""Photos shown of each level of folders."""
 MAX_FOLDERS = 5_000
 """Maximum number of subfolders to list."""
 
@@ -76,10 +80,21 @@ def _contents(path: str, level: int | None, check: Check) -> Found:
             with open_zip(Path(path)) as archive:
                 if any(is_project(Path(name)) for name in archive.namelist()):
                     return {"kind": "bundle", "files": [path], "classes": {}}
-    try:
+    if level is None:
+        read = readings(Path(path), check)
+        if len(read) > 1:
+            levels: list[Level] = [
+                {
+                    "level": number,
+                    "classes": {name: len(photos) for name, photos in each.with_others.items()},
+                    "photos": [str(photos[0]) for photos in islice(each.members.values(), THUMBNAILS)],
+                }
+                for number, each in read.items()
+            ]
+            return {"kind": "levels", "files": [], "classes": {}, "levels": levels}
+        (found,) = read.values()
+    else:
         found = class_files(Path(path), level, check, needed=False)
-    except TwoLevelsError as error:
-        return {"kind": "levels", "files": [], "classes": {}, "levels": error.levels}
     return {
         "kind": "classes" if found.members else "folder",
         "files": list(map(str, found.loose)),
