@@ -63,6 +63,8 @@ class Embedded:
     """Perceptual hash of the crop (`near_copies`)."""
     box: Box | None = None
     """Box that was embedded, if the photo was searched for its subject."""
+    whole: str | None = None
+    """Hash of the whole photo's bytes, if it was searched."""
 
 
 class Extractor:

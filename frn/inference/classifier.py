@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -30,7 +31,7 @@ from frn.inference.enrolled_form import (
     to_bytes,
 )
 from frn.inference.enrollment import Enrollment, describe_unused, keys_of, listed_state, usable, usable_examples
-from frn.inference.find import Finder
+from frn.inference.find import Finder, margins
 from frn.inference.records import Prediction as Prediction
 from frn.inference.scorers import Comparison, OtherHead, Reconstruction, Scorer
 from frn.inference.unknown import (
@@ -187,20 +188,52 @@ class Classifier:
         if self.state.search == "none":
             yield from self.extractor.read(paths, store=store)
             return
-        named, searched = tee(paths)
-        located = self.extractor.read(map(self.subject, searched), store=store)
-        for path, (where, outcome) in zip(named, located, strict=True):
-            yield path, outcome if isinstance(outcome, FrnError) else replace(outcome, box=split_box(where)[1])
+        searched: deque[tuple[Path, str]] = deque()  # what the extractor reads ahead
 
-    def subject(self, path: Path) -> Path:
-        """Return the name of a photo with the box of its subject, if subjects are searched for."""
+        def subjects() -> Iterator[Path]:
+            for path in paths:
+                (key,) = self.extractor.keys([path], self.store)
+                searched.append((path, "" if isinstance(key, FrnError) else key))
+                yield self.subject(path, searched[-1][1])
+
+        for where, outcome in self.extractor.read(subjects(), store=store):
+            path, key = searched.popleft()
+            box = split_box(where)[1]
+            yield path, outcome if isinstance(outcome, FrnError) else replace(outcome, box=box, whole=key)
+
+    def subject(self, path: Path, key: str | None = None) -> Path:
+        """Return the name of a photo with the box of its subject, if subjects are searched for.
+
+        `key` is the photo's content key, if it is known.
+        """
         if self.state.search == "none" or split_box(path)[1] is not None:
             return path
-        (key,) = self.extractor.keys([path], self.store)
-        if isinstance(key, str) and key in self._boxes:  # an example, which has its box
+        key = key or str(self.extractor.keys([path], self.store)[0])
+        if key in self._boxes:  # an example, which has its box
             return Path(box_name(str(path), box)) if (box := split_box(self._boxes[key])[1]) else path
         assert isinstance(self.scorer, Reconstruction)  # the finder refuses other heads
         return self.finder.located(path, self.scorer.joined)
+
+    def subjects(self, path: Path) -> list[Path]:
+        """Return the names of all subjects in a photo: parts whose margin is at least half that of typical examples.
+
+        A photo that has a box, or cannot be read, is returned unchanged.
+        """
+        if split_box(path)[1] is not None:
+            return [path]
+        assert isinstance(self.scorer, Reconstruction)  # the finder refuses other heads
+        try:
+            names = self.finder.candidates(path, self.scorer.joined)
+        except FrnError:  # reading it will say why
+            return [path]
+        typical = 0.0
+        if self.left_out is not None and len(self.left_out[1]):
+            errors, labels, *_ = self.left_out
+            typical = float(np.median(margins(errors, self.left_out[2], labels)[0]))
+        read = [outcome for _, outcome in self.extractor.read(names)]
+        maps = np.stack([outcome.maps for outcome in read if isinstance(outcome, Embedded)])
+        found, _ = margins(self.scorer.class_errors(maps, [None] * len(maps)), self.scorer.energy(maps))
+        return [name for name, margin in zip(names, found, strict=True) if margin >= typical / 2]
 
     def subject_in(self, image: Image.Image) -> Image.Image:
         """Return the part of an upright RGB image that shows its subject."""
@@ -369,7 +402,10 @@ class Classifier:
             looks = [each.look for each in found]
             predictions = iter(self.predict_all(maps, keys, looks, transductive=transductive))
             for outcome in batch:
-                yield outcome if isinstance(outcome, FrnError) else replace(next(predictions), box=outcome.box)
+                if isinstance(outcome, FrnError):
+                    yield outcome
+                else:
+                    yield replace(next(predictions), box=outcome.box, key=outcome.whole or outcome.key)
 
     def near_copies(self, looks: Sequence[bytes], feature_maps: Sequence[Maps]) -> list[Support | None]:
         """Return the example that each image, with its map (r, d), is a near copy of, or None.

@@ -36,6 +36,8 @@ from frn.ridge.unequal import without_one
 
 SCALES = (1.5, 2.0)
 """Shorter sides at which a photo is searched, relative to the model's: windows of 2/3 and 1/2 of its shorter side."""
+MOST, SHARED = 16, 0.3
+"""Maximum number of subjects in a photo, and the largest part of one that may lie within another."""
 CLOSER = 1.5
 """Scale at which the best of the smaller windows is searched again, for subjects of a third of the photo."""
 LONGEST = 1024
@@ -64,12 +66,14 @@ def window_means(values: NDArray[np.floating], grid: tuple[int, int]) -> Array:
     return (sums[h:, w:] - sums[:-h, w:] - sums[h:, :-w] + sums[:-h, :-w]) / (h * w)
 
 
-def margins(errors: Array, energies: Array, own: int | None = None) -> tuple[Array, NDArray[np.intp]]:
-    """Return the margins (...) of errors (..., way) and the best class of each, or those of the class `own`.
+def margins(
+    errors: Array, energies: Array, own: int | NDArray[np.intp] | None = None
+) -> tuple[Array, NDArray[np.intp]]:
+    """Return the margins (...) of errors (..., way) and the best class of each, or those of the class `own`, (...).
 
     A single class has its energies (...) as the error of the others.
     """
-    best = errors.argmin(-1) if own is None else np.full(errors.shape[:-1], own)
+    best = errors.argmin(-1) if own is None else np.broadcast_to(own, errors.shape[:-1])
     least = np.take_along_axis(errors, best[..., None], -1)[..., 0]
     way = errors.shape[-1]
     others = (errors.sum(-1) - least) / (way - 1) if way > 1 else energies
@@ -134,6 +138,20 @@ class Finder:
     def scaled(self, pixels: Pixels, size: tuple[int, int]) -> Scaled:
         """Return the maps of the pixels of a photo, whose full width and height are `size`, at each scale."""
         return pixels, [self.maps(pixels, scale) for scale in SCALES], size
+
+    def candidates(self, path: Path, scorer: ClassScorer) -> list[Path]:
+        """Return the names of the parts of a photo that may be subjects, best first; none is mostly within another.
+
+        Raises FrnError if the photo cannot be read.
+        """
+        _, maps, size = self.scaled_maps(path)
+        windows = [window for each in maps for window in self.all_windows(each, scorer)]
+        boxes: list[Box] = []
+        for window in sorted(windows, key=lambda window: -window.margin):
+            box = pixel_box(window.box, size)
+            if len(boxes) < MOST and all(_shared(box, other) < SHARED for other in boxes):
+                boxes.append(box)
+        return [Path(box_name(str(path), box)) for box in boxes]
 
     def located(self, path: Path, scorer: ClassScorer, own: int | None = None) -> Path:
         """Return what `box` does, or the name of a photo that cannot be read."""
@@ -223,18 +241,21 @@ class Finder:
             distances[row, own] = np.square(offset).sum() / together.centres.scale
         return errors, labels, energy(maps), distances
 
-    def windows(self, scaled: Sequence[Maps], scorer: ClassScorer, own: int | None = None) -> Iterator[Window]:
-        """Yield the best window of each map (H, W, d)."""
-        h, w = self.grid
-        for maps in scaled:
-            errors, length = scorer.location_error(maps), np.vecdot(maps, maps)[..., None]
-            errors += length * scorer.allowances
-            energies = window_means(length, (h, w))[..., 0]
-            found, best = margins(window_means(errors, (h, w)), energies, own)
-            y, x = np.unravel_index(found.argmax(), found.shape)
-            rows, columns = maps.shape[:2]
+    def all_windows(self, maps: Maps, scorer: ClassScorer, own: int | None = None) -> Iterator[Window]:
+        """Yield all windows of a map (H, W, d)."""
+        (h, w), (rows, columns) = self.grid, maps.shape[:2]
+        errors, length = scorer.location_error(maps), np.vecdot(maps, maps)[..., None]
+        errors += length * scorer.allowances
+        energies = window_means(length, (h, w))[..., 0]
+        found, best = margins(window_means(errors, (h, w)), energies, own)
+        for y, x in np.ndindex(found.shape):
             box = x / columns, y / rows, w / columns, h / rows
             yield Window(box, float(found[y, x]), int(best[y, x]), float(energies[y, x]))
+
+    def windows(self, scaled: Sequence[Maps], scorer: ClassScorer, own: int | None = None) -> Iterator[Window]:
+        """Yield the best window of each map (H, W, d)."""
+        for maps in scaled:
+            yield max(self.all_windows(maps, scorer, own), key=lambda window: window.margin)
 
     def maps(self, pixels: Pixels, scale: float) -> Maps:
         """Return the map (H, W, d) of a photo whose shorter side is `scale` times that of the model's images."""
@@ -252,6 +273,13 @@ class Finder:
             raise FrnError(f"{self.where}: returned a feature map that is not finite, or zero: it is damaged")
         # A network that normalises its maps does so for the whole image, whatever its size.
         return maps * np.float32(1 / np.sqrt(whole))
+
+
+def _shared(one: Box, other: Box) -> float:
+    """Return the fraction of the smaller box that lies within the other."""
+    across = min(one.left + one.width, other.left + other.width) - max(one.left, other.left)
+    down = min(one.top + one.height, other.top + other.height) - max(one.top, other.top)
+    return max(across, 0) * max(down, 0) / min(one.width * one.height, other.width * other.height)
 
 
 def pixel_box(box: tuple[float, float, float, float], size: tuple[int, int]) -> Box:

@@ -23,8 +23,8 @@ from frn.projects.names import normal
 from frn.ridge.parameters import HeadParameters
 from frn.system.archives import zip_around
 
-Find = Literal["none", "one", "auto"]
-"""Whether the subject of each photo is searched for (`inference.find`); `auto` is decided on enrolling."""
+Find = Literal["none", "one", "all", "auto"]
+"""Whether the subject, or all subjects, of each photo are searched for (`inference.find`); enrolling decides `auto`."""
 MAX_NAME = 200
 MAX_CLASSES = 10_000
 

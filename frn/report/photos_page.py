@@ -98,6 +98,7 @@ class Album:
             threshold=prediction.threshold,
             example_of=prediction.example_of,
             near_copy_of=prediction.near_copy_of,
+            box=prediction.box,
             others=sorted(prediction.errors, key=prediction.errors.__getitem__)[1:3],
             shares=prediction.explained if prediction.unknown else prediction.probabilities,
         ).encode(errors="backslashreplace")

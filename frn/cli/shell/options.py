@@ -82,8 +82,8 @@ TtaName = Annotated[
     typer.Option(help="hflip: mirror image (2x time). views: 4 crops (4x).", show_default="none, or the project's"),
 ]
 FindName = Annotated[
-    Literal["none", "one", "auto"] | None,
-    typer.Option(help="one: find the subject of each photo (8x time).", show_default="none, or the project's"),
+    Literal["none", "one", "all", "auto"] | None,
+    typer.Option(help="one: find the subject of each photo. all: several.", show_default="none, or the project's"),
 ]
 Transductive = Annotated[
     bool, typer.Option("--transductive", help="Use all photos of this call to refine the classes.")

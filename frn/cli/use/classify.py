@@ -1,6 +1,7 @@
 """`frn classify`: label photos by example."""
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from heapq import nsmallest
 from pathlib import Path
@@ -14,6 +15,7 @@ from frn.errors import FrnError
 from frn.inference.records import Answer, Unreadable, answer_of
 
 if TYPE_CHECKING:
+    from frn.images.boxes import Box
     from frn.inference.classifier import Classifier, Prediction
     from frn.report.photos_page import Album
 
@@ -37,6 +39,7 @@ def classify(
     out: options.Answers = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the existing --out file (.jsonl).")] = False,
     report: Annotated[Path | None, typer.Option(help="Also write a page with the labelled photos (.html).")] = None,
+    crops: Annotated[Path | None, typer.Option(help="Folder for the parts found by --find (.png).")] = None,
     replace: options.Replace = False,
     as_json: options.AsJson = False,
 ) -> None:
@@ -49,14 +52,17 @@ def classify(
     any number of photos in constant memory. If the command was interrupted or killed, --resume continues JSON lines; it
     repeats photos that could not be read or have changed.
 
+    --find one classifies the subject of each photo, and --find all every subject; --crops saves them. Each answer has
+    the box of its subject.
+
     --report writes a self-contained page of thumbnails with error maps, sorted by confidence, with a filter by class.
 
     --transductive is more accurate if there are many photos but few examples per class. Each answer then depends on
     all photos of the call.
     """
     console.check_report(report, replace=replace)
-    if replace and not (out or report):
-        raise FrnError("--replace only applies to --out and --report. Add one of them, or remove --replace.")
+    if replace and not (out or report or crops):
+        raise FrnError("--replace only applies to --out, --report and --crops. Add one of them, or remove --replace.")
     if out and as_json:
         raise FrnError("--json prints the answers and --out writes them to a file. Use one of them.")
     if resume and (replace or report or transductive):
@@ -82,11 +88,25 @@ def classify(
     )
     if len(classifier.names) == 1:
         console.note(f"warning: {classes} has one class: every photo is labelled {classifier.names[0]!r} or unknown")
+    if crops and classifier.state.search == "none":
+        raise FrnError("--crops saves the parts that --find finds. Add --find one.")
+    if resume and classifier.state.search == "all":
+        raise FrnError("--resume continues one answer per photo. Remove --resume, or use --find one.")
     if transductive:
         console.note("transductive: each answer depends on all photos of the call")
     unreadable: list[str] = []
+    counts: Counter[str] = Counter()
 
     def answers(photos: Sequence[str]) -> Iterator[tuple[Answer | Unreadable, "Prediction | FrnError"]]:
+        if classifier.state.search == "all":
+            with console.progress_bar("subjects", shown=not sys.stdout.isatty()) as progress:
+                photos, given = [], photos
+                for done, name in enumerate(given, 1):
+                    subjects = classifier.subjects(Path(name))
+                    photos += map(str, subjects)
+                    if not subjects:
+                        console.note(f"{console.printable(name)}: no subject found")
+                    progress(done, len(given))
         paths = map(Path, photos)
         classified = album.classify(paths) if album else classifier.classify(paths, transductive=transductive)
         with console.progress_bar("photos", shown=bool(out) or not sys.stdout.isatty()) as progress:
@@ -96,6 +116,9 @@ def classify(
                     unreadable.append(name)
                     yield Unreadable(image=name, error=str(outcome)), outcome
                 else:
+                    counts[outcome.label] += not outcome.unknown
+                    if crops and outcome.box:
+                        _save_crop(crops, name, outcome.box, replace)
                     yield answer_of(name, outcome, top), outcome
                 progress(done, len(photos))
 
@@ -106,10 +129,10 @@ def classify(
             boxes = [] if classifier.state.search == "none" else ["box"]
             records = (named_beside(out, record) for record, _ in answers(names))
             write_answers(out, records, classifier.names, "example_of", "near_copy_of", *boxes)
-            counts = f"{len(names):,} photos"
+            written = f"{len(names):,} photos"
         else:
-            counts = _write_lines(out, classifier, names, answers, resume, replace)
-        console.stdout().print(f"{console.printable(str(out))}: {counts}")
+            written = _write_lines(out, classifier, names, answers, resume, replace)
+        console.stdout().print(f"{console.printable(str(out))}: {written}")
     else:
         for record, outcome in answers(names):
             if as_json:
@@ -118,11 +141,25 @@ def classify(
                 console.note(f"error: {outcome}")
             else:
                 _show(record.image, outcome, top or 3)
+    if classifier.state.search == "all":
+        console.note("subjects: " + (", ".join(f"{count} {name}" for name, count in counts.most_common()) or "none"))
     if album and report:
         album.write(report, console.command_line(), replace=replace)
     if unreadable:
         where = f"; their lines in {out} give the reasons" if out else ""
         raise FrnError(f"{len(unreadable)} of {len(names)} images could not be read{where}")
+
+
+def _save_crop(folder: Path, name: str, box: "Box", replace: bool) -> None:
+    """Write a part of a photo; its name has those of the photo and its folder, and the box."""
+    from frn.images.boxes import box_name, split_box
+    from frn.images.opening import read_file
+    from frn.system.files import write_atomically
+
+    photo = split_box(name)[0]
+    folder.mkdir(parents=True, exist_ok=True)
+    crop = folder / f"{photo.absolute().parent.name} {photo.stem} {','.join(map(str, box))}.png"
+    write_atomically(crop, read_file(Path(box_name(str(photo), box))), replace=replace)
 
 
 def _write_lines(

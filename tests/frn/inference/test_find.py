@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from PIL import Image
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
 from frn.data.synthetic import draw_moth, species
@@ -19,6 +19,7 @@ from frn.estimator.loading import load_classifier, load_extractor
 from frn.features.any_size import any_size
 from frn.features.extractor import Tta
 from frn.images.boxes import Box, box_name, split_box
+from frn.images.opening import open_image
 from frn.inference.find import Finder, margins, pixel_box, window_means
 from frn.ridge.enrolment import ClassScorer, enroll
 
@@ -110,11 +111,16 @@ def overlap(one: Box, other: Box) -> float:
     return shared / (one.width * one.height + other.width * other.height - shared)
 
 
+def run(*words: str | Path) -> Result:
+    """Run a command that succeeds."""
+    ran = CliRunner().invoke(app, [*map(str, words)])
+    assert ran.exit_code == 0, ran.output
+    return ran
+
+
 def frn_json(*words: str | Path) -> list[dict[str, Any]]:
     """Run a command with --json and return the objects that it prints."""
-    ran = CliRunner().invoke(app, [*map(str, words), "--json"])
-    assert ran.exit_code == 0, ran.output
-    return [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
+    return [json.loads(line) for line in run(*words, "--json").stdout.splitlines() if line.startswith("{")]
 
 
 def test_one_box_per_class_finds_the_others_and_a_project_keeps_them(
@@ -144,10 +150,31 @@ def test_one_box_per_class_finds_the_others_and_a_project_keeps_them(
     (answer,) = frn_json("classify", project, example)
     assert answer["example_of"] == "moth 0"
     assert "box" not in frn_json("classify", project, example, "--find", "none")[0]
-    (written := tmp_path / "answers.csv").parent.mkdir(exist_ok=True)
-    CliRunner().invoke(app, ["classify", str(project), str(queries[0][0]), "--out", str(written)])
+    run("classify", project, queries[0][0], "--out", written := tmp_path / "answers.csv", "--crops", tmp_path / "crops")
     head, row = written.read_text().splitlines()
     assert dict(zip(head.split(","), row.split(","), strict=True))["width"] == str(answers[0]["box"][2])
+    (crop,) = (tmp_path / "crops").iterdir()
+    assert crop.name == f"moth 0 3 {','.join(map(str, answers[0]['box']))}.png"
+    assert open_image(crop).size == tuple(answers[0]["box"][2:])
+    run("classify", project, queries[0][0], "--out", lines := tmp_path / "answers.jsonl")
+    resumed = run("classify", project, *(path for path, _ in queries), "--out", lines, "--resume")
+    assert "3 photos, 2 of them classified now" in resumed.stdout.replace("\n", " ")
+
+
+def test_all_finds_every_subject(photos: dict[str, list[tuple[Path, Box]]], tmp_path: Path) -> None:
+    rows = [f"{path},{name},{','.join(map(str, box))}" for name, own in photos.items() for path, box in own]
+    (table := tmp_path / "classes.csv").write_text("\n".join(["path,label,x,y,width,height", *rows]))
+    draw = np.random.default_rng(3)
+    noise = draw.integers(0, 256, (10, 20, 3), dtype=np.uint8)
+    scene = Image.fromarray(noise).resize((900, 450), Image.Resampling.BICUBIC)
+    places = {"moth 0": Box(30, 30, 190, 190), "moth 1": Box(650, 20, 190, 190), "moth 2": Box(350, 230, 190, 190)}
+    for kind, box in enumerate(places.values()):
+        scene.paste(draw_moth(species(kind), draw, 190), box[:2])
+    scene.save(path := tmp_path / "scene.png")
+    answers = frn_json("classify", table, path, "--find", "all")
+    assert {answer["label"] for answer in answers} == set(places)
+    assert all(overlap(Box(*answer["box"]), places[answer["label"]]) > 0.4 for answer in answers)
+    assert all(answer["image"].startswith(f"{path}#xywh=") for answer in answers)
 
 
 def test_the_library_finds_subjects_in_files_and_in_memory(
@@ -171,7 +198,7 @@ def test_the_library_finds_subjects_in_files_and_in_memory(
         assert np.array_equal(other.predict_proba(queries), expected)
     with pytest.raises(FrnError, match="find needs examples that are files"):
         FewShotClassifier(find=True).fit({"a": [np.zeros((50, 50, 3), np.uint8)]})
-    with pytest.raises(FrnError, match="find must be True, False or one of none, one, auto, not 'two'"):
+    with pytest.raises(FrnError, match="find must be True, False or one of none, one, all, auto, not 'two'"):
         FewShotClassifier(find="two").fit(members)  # type: ignore[arg-type]
 
 
