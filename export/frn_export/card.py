@@ -34,6 +34,8 @@ MEANINGS = {
     "shots": "number of examples of each class",
     "query": "feature maps of the images to classify",
     "logits": "the largest value is the answer; softmax gives probabilities",
+    "margin": "of each window: mean error of the other classes minus that of the best",
+    "energy": "mean squared length of the window's features; one for the whole photo",
     "class_error": "mean squared error of the class's reconstruction; the smallest is the answer",
     "image": "RGB of any size, upright; resizing and cropping are included",
     "label": "the class that reconstructs the image best",

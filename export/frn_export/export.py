@@ -26,6 +26,7 @@ from frn_export.difference import CLASSIFIER_TOLERANCE, Difference, compare_answ
 from frn_export.graphs.backbone import features_graph
 from frn_export.graphs.classifier import batch_graph, classifier_graph, require_text
 from frn_export.graphs.enrolled_head import classifier_with, enrolled
+from frn_export.graphs.finder import finder_graph
 from frn_export.graphs.head import head_graph
 from frn_export.graphs.mirror import augmented
 from frn_export.graphs.prepare import preprocess_graph
@@ -97,6 +98,7 @@ def export_model(
     readme = out / "README.md"
     certain = ["features.onnx", "preprocess.onnx", "head.onnx", readme.name]
     certain += ["classifier.onnx", "classifier-batch.onnx"] if classes is not None else []
+    certain += ["finder.onnx"] if isinstance(classes, State) and classes.search != "none" else []
     certain += ["model.safetensors"] if options.weights else []
     require_writable_set(out, certain, replace=options.replace)
     features, cost = features_graph(model).SerializeToString(deterministic=True), None
@@ -137,6 +139,8 @@ def export_model(
             "classifier": classifier_graph(features, held, rule=rule, gamma=gamma),
             "classifier-batch": batch_graph(extractor, held, rule=rule, gamma=gamma),
         }
+        if classifier.state.search != "none":
+            graphs["finder"] = finder_graph(classifier.finder, classifier.classes).SerializeToString(deterministic=True)
         for name, graph in built.items():
             graphs[name] = graph.SerializeToString(deterministic=True)
             run = _class_error(graphs[name], name, extractor.transform)

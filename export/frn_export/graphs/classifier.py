@@ -123,11 +123,11 @@ def _score(
         size = graph.node("Concat", graph.node("Shape", logits, start=0, end=1), graph.ints(1), axis=0)
         energy = graph.node("Expand", graph.constant(1.0), size)
     else:
-        joined = _join(classes)
+        joined = join(classes)
         # Locations in one row: onnxruntime would fuse the product with the Transpose before it, and fails at n = 0.
         locations = graph.node("Reshape", "feature_map", graph.ints(-1, joined.rows.shape[1]))
         seen = graph.node("MatMul", locations, graph.constant(np.ascontiguousarray(joined.rows.T)))
-        taken = _class_sums(
+        taken = class_sums(
             graph, joined, graph.node("Reshape", seen, graph.ints(-1, extractor.shape[0], len(joined.rows)))
         )
         length = graph.node("ReduceSumSquare", "feature_map", graph.ints(2), keepdims=1)  # n, r, 1
@@ -160,7 +160,7 @@ def _score(
     return outputs
 
 
-def _join(classes: Mapping[str, EnrolledClass]) -> JoinedClasses:
+def join(classes: Mapping[str, EnrolledClass]) -> JoinedClasses:
     """Join all classes' rows. Raises FrnError if there are no classes, or they do not fit in a file."""
     if not classes:
         raise FrnError("a classifier needs at least one class")
@@ -172,7 +172,7 @@ def _join(classes: Mapping[str, EnrolledClass]) -> JoinedClasses:
     return JoinedClasses.of(classes.values())
 
 
-def _class_sums(graph: GraphBuilder, classes: JoinedClasses, products: str) -> str:
+def class_sums(graph: GraphBuilder, classes: JoinedClasses, products: str) -> str:
     """Sum signed squares of products (n, r, M) with all rows by class, (n, r, way)."""
     squares = graph.node("Mul", products, products)
     if (classes.signs < 0).any():

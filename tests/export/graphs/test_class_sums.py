@@ -22,7 +22,7 @@ def test_sums_equal_the_energy_that_classes_explain(shots: tuple[int, ...], beta
     queries = draws.standard_normal((5, 16)).astype(np.float32)
     given = (queries @ joined.rows.T)[None]  # 1, n, M
     graph = GraphBuilder()
-    result = classifier._class_sums(graph, joined, "products")
+    result = classifier.class_sums(graph, joined, "products")
     shape = (1, 5, 3)
     model = graph.model({"products": (FLOAT, given.shape)}, {result: (FLOAT, shape)}, {}, name="sums", kind="sums")
     session = open_session(model.SerializeToString(), "sums", device="cpu", threads=1)
@@ -32,7 +32,7 @@ def test_sums_equal_the_energy_that_classes_explain(shots: tuple[int, ...], beta
 
 def test_more_classes_than_a_file_can_hold_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     classes = {str(i): enroll(np.ones((1, 4, 16)), HeadParameters()) for i in range(3)}
-    assert len(classifier._join(classes).sizes) == 3
+    assert len(classifier.join(classes).sizes) == 3
     monkeypatch.setattr(classifier, "MAX_CLASS_BYTES", 2 * 4 * 16 * 4)
     with pytest.raises(FrnError, match="the 3 classes take"):
-        classifier._join(classes)
+        classifier.join(classes)

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -218,3 +219,27 @@ def test_auto_searches_if_subjects_are_small(
     classifier, notes = load_classifier(table, find="auto")
     assert classifier.state.search == ("one" if small else "none")
     assert str(notes[-1]).startswith("subjects are searched for" if small else "subjects are not searched for")
+
+
+def test_an_export_finds_what_python_finds(
+    photos: dict[str, list[tuple[Path, Box]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [f"{path},{name},{','.join(map(str, box))}" for name, own in photos.items() for path, box in own[:3]]
+    (table := tmp_path / "classes.csv").write_text("\n".join(["path,label,x,y,width,height", *rows]))
+    run("enroll", table, "--out", project := tmp_path / "moths.frn.json", "--find", "one")
+    run("export", "--classes", project, "--out", tmp_path / "out")
+    queries = [own[3][0] for own in photos.values()]
+    answers = frn_json("classify", project, *queries)
+    monkeypatch.chdir(tmp_path / "out")
+    blocks = re.findall(r"```python\n(.*?)```", Path("README.md").read_text(), re.DOTALL)
+    opening, classifying, finding = (
+        next(block for block in blocks if word in block) for word in ("def open_photo", '"classifier.onnx"', "finder")
+    )
+    code = opening + finding + classifying.replace('np.asarray(open_photo("photo.jpg"))', "image")
+    for answer, query in zip(answers, queries, strict=True):
+        values: dict[str, Any] = {}
+        exec(code.replace("photo.jpg", str(query)), values)
+        left, top, right, bottom = values["subject"]
+        assert [left, top, right - left, bottom - top] == answer["box"]
+        assert values["label"] == answer["label"]
+        assert abs(values["explained"].max() - answer["explained"]) < 1e-3
