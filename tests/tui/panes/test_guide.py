@@ -23,6 +23,7 @@ async def test_three_steps_of_the_guide_disappear_when_done(drive: "Drive", line
     await driver.idle()
     text = "\n".join(lines(driver.app))
     assert "1 . shows the next answer" in text
+    assert "frn-tui --web" in text  # half blocks: say how to see real photos
     await driver.keys("full_stop")
     assert "✓ . shows the next answer" in "\n".join(lines(driver.app))
     await workspace.classes_pane.add_now(["/photos"])

@@ -14,6 +14,7 @@ from frn_tui.document.controller import Added, Controller
 from frn_tui.document.queries import Problem
 from frn_tui.panes.context import Context, Pane
 from frn_tui.panes.verdicts import choose_class, rename_class
+from frn_tui.terminal.modes import MODES
 from frn_tui.terminal.paths import absolute, name_of
 from frn_tui.terminal.text import count_of, display_name
 from frn_tui.widgets.lists import ClassList, ClassRow
@@ -23,6 +24,8 @@ STEPS = (
     "a adds your own folders, one per class",
     "p classifies your own photo",
 )
+SHARPER = "sharp photos: frn-tui --web, or kitty, Ghostty, WezTerm, foot"
+"""Shown if the terminal cannot draw pixels. `--web` says which extra it needs."""
 ORDERS: dict[str, Callable[[ClassRow], object] | None] = {
     "number": None,
     "quality": lambda row: (row.quality is None, row.quality or 0.0),
@@ -170,6 +173,8 @@ class Guide(Static):
             self.context.change(guided=True)
             self.display = False
         lines = [f"{'✓' if number <= self._done else number} {step}" for number, step in enumerate(STEPS, 1)]
+        if self.context.mode in MODES:
+            lines.append(f"\n{SHARPER}")
         self.update(Text("\n".join(lines)))
 
 
