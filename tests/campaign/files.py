@@ -212,6 +212,23 @@ def settings() -> Part:
     return Part(5_000, damaging_json(good), door, refuses=False)
 
 
+def keys() -> Part:
+    """Read the user's own keys, and change one."""
+    from frn_tui.settings.keys import change_key, keys_path, read_own_keys
+
+    good = b'# mine\nask = "f9"\nundo = "ctrl+u,f8"\n'
+
+    def door(data: bytes, folder: Path) -> None:
+        os.environ["FRN_STATE"] = str(folder)
+        keys_path().write_bytes(data)
+        refused = change_key("ask", "f7")
+        own, reports = read_own_keys()
+        assert refused or reports or own["ask"] == "f7"
+        assert not any("\n" in line for line in (refused, *reports))
+
+    return Part(5_000, damaging([good, b"x = " + b"[" * 3_000], changes=TEXT), door, refuses=False)
+
+
 def journals() -> Part:
     """A journal left by a crash and found at the next start."""
     os.environ["FRN_STATE"] = tempfile.gettempdir()

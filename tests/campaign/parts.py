@@ -14,6 +14,7 @@ PARTS: dict[str, Callable[[], Part]] = {
     "projects": files.projects,
     "labels": files.labels,
     "settings": files.settings,
+    "keys": files.keys,
     "journals": files.journals,
     "zip": archives.zips,
     "tar": archives.tars,

@@ -8,7 +8,7 @@ import pytest
 from frn_tui.app import FrnApp
 from frn_tui.client.protocol import MIRROR
 from frn_tui.dialogs.dialogs import Choose, PressKey
-from frn_tui.settings.keys import keys_path, read_own_keys, usable
+from frn_tui.settings.keys import change_key, keys_path, read_own_keys, usable
 from frn_tui.settings.settings import Settings, settings_path
 from textual.widgets import Input
 
@@ -231,3 +231,14 @@ def test_theme_and_drawing_mode_come_from_the_settings(private_state: Path) -> N
     Settings(theme="nord", images="none").write()
     app = FrnApp()
     assert (app.theme, app.context.mode) == ("nord", "none")
+
+
+@pytest.mark.parametrize("data", [b"ask = ", b"\xff", b"x = " + b"[" * 3000, b"\r\0"])
+def test_a_damaged_file_of_keys_is_reported_in_one_line(data: bytes) -> None:
+    keys_path().parent.mkdir(parents=True, exist_ok=True)
+    keys_path().write_bytes(data)
+    own, (report,) = read_own_keys()
+    assert own == {}
+    assert report.startswith(f"{keys_path()}: is ignored (")
+    assert len(report.splitlines()) == 1
+    change_key("ask", "f9")  # reports or writes

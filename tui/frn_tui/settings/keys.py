@@ -16,8 +16,8 @@ from textual.keys import Keys, format_key, key_to_character
 from textual.markup import escape
 from textual.screen import Screen, ScreenResultType
 
-from frn.errors import FrnError
-from frn.system.files import write_atomically
+from frn.errors import FrnError, shorten
+from frn.system.files import read_regular, write_atomically
 from frn_tui.terminal.text import display_name
 
 MODIFIERS = ("ctrl", "shift", "alt", "super", "hyper", "meta")
@@ -115,12 +115,12 @@ def keys_path() -> Path:
 
 def read_own_keys() -> tuple[dict[str, str], list[str]]:
     """Return the user's keys by name, and a message about each entry that cannot be used."""
-    try:
-        wanted = tomllib.loads(keys_path().read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not keys_path().exists():
         return {}, []
-    except (OSError, ValueError) as error:
-        return {}, [f"{keys_path()}: is ignored ({error})"]
+    try:
+        wanted = tomllib.loads(_text())
+    except (FrnError, ValueError, RecursionError) as error:
+        return {}, [f"{keys_path()}: is ignored ({shorten(error)})"]
     return usable(wanted)
 
 
@@ -148,15 +148,18 @@ def change_key(name: str, key: str) -> str:
     own = {other: keys for other, keys in read_own_keys()[0].items() if other != name}
     if bad := usable({**own, name: key} if key else own)[1]:
         return bad[0]
-    text = keys_path().read_text(encoding="utf-8") if keys_path().exists() else ""
-    kept = re.sub(rf"(?m)^\s*{re.escape(name)}\s*=.*\n?", "", text)
     line = f'{name} = "{key}"\n' if key else ""
     try:
+        kept = re.sub(rf"(?m)^\s*{re.escape(name)}\s*=.*\n?", "", _text() if keys_path().exists() else "")
         keys_path().parent.mkdir(parents=True, exist_ok=True)
         write_atomically(keys_path(), f"{kept.rstrip()}\n{line}".lstrip(), replace=True)
-    except (OSError, FrnError) as error:
-        return str(error)
+    except (OSError, ValueError, FrnError) as error:
+        return shorten(error)
     return ""
+
+
+def _text() -> str:
+    return read_regular(keys_path(), 1 << 20).decode()
 
 
 def shown(keys: str) -> str:
