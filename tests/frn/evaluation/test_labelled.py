@@ -201,7 +201,7 @@ class Fake:
     def __init__(self, batch: int = 3, names: Sequence[str] = ("a", "b")) -> None:
         example = Support(Path("example.jpg"), "example", 1, 1)
         self.state = build_state([(name, [example] if name == "a" else []) for name in names])[0]
-        self.classes, self.store = dict.fromkeys(names), "store"
+        self.names, self.store = list(names), "store"
         self.extractor = SimpleNamespace(read=self.read, batch=batch)
         self.batches: list[tuple[int, bool]] = []
 
