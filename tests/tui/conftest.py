@@ -98,17 +98,22 @@ class Driver:
         await self.pilot.press(*keys)
         await self.idle()
 
-    async def type(self, text: str) -> None:
-        """Enter a text, or choose the option that matches it in a dialog that cannot be filtered."""
-        if isinstance(self.app.screen, Choose) and not self.app.screen.query(Input):
-            options = self.app.screen.query_one(OptionList)
-            options.highlighted = matching(self.app.screen.options, text)[0]
-            await self.keys("enter")
-            return
-        field = self.app.screen.query_one(Input)
-        field.focus()
-        field.value = text
+    async def fill(self, text: str) -> None:
+        """Put a text into the dialog, or go to the option that matches it in one that cannot be filtered."""
+        screen = self.app.screen
+        if isinstance(screen, Choose):
+            await self.until(lambda: screen.begun)
+        if isinstance(screen, Choose) and not screen.query(Input):
+            screen.query_one(OptionList).highlighted = matching(screen.options, text)[0]
+        else:
+            field = screen.query_one(Input)
+            field.focus()
+            field.value = text
         await self.pilot.pause()
+
+    async def type(self, text: str) -> None:
+        """Fill the dialog and accept it."""
+        await self.fill(text)
         await self.keys("enter")
 
     @property

@@ -60,12 +60,12 @@ async def test_export_format_is_chosen_and_replaces_only_on_request(
 ) -> None:
     asked: list[tuple[str, str, bool]] = []
 
-    def export(tell: object, path: str, what: str, replace: bool) -> None:
+    def export(tell: object, path: str, what: str, replace: bool, runtime: str) -> None:
         asked.append((path, what, replace))
         if not replace:
             raise EngineError(f"{path}: is in the way", code=EXISTS)
 
-    fake_engine.op_export = export  # type: ignore[assignment, method-assign]
+    fake_engine.op_export = export  # type: ignore[method-assign]
     driver = await drive()
     await driver.keys("e")
     await driver.type(chosen)

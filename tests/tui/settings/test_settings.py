@@ -10,7 +10,6 @@ from frn_tui.client.protocol import MIRROR
 from frn_tui.dialogs.dialogs import Choose, PressKey
 from frn_tui.settings.keys import change_key, keys_path, read_own_keys, usable
 from frn_tui.settings.settings import Settings, settings_path
-from textual.widgets import Input
 
 from frn.models.zoo import DEFAULT_MODEL
 from tests.tui.conftest import Drive, Driver
@@ -115,8 +114,7 @@ async def test_a_key_is_changed_by_pressing_it(drive: Drive, private_state: Path
         await driver.pilot.press("f2")
         for title, text in (("Settings", "keys"), ("Keys", words)):
             await driver.until(partial(is_on_top, driver, title))
-            driver.app.screen.query_one(Input).value = text
-            await driver.pilot.pause()
+            await driver.fill(text)
             await driver.pilot.press("enter")
         await driver.until(lambda: isinstance(driver.app.screen, PressKey))
         await driver.pilot.press(key)
@@ -155,8 +153,7 @@ async def test_the_settings_screen_changes_the_settings(drive: Drive, private_st
 
     async def take(title: str, words: str) -> None:
         await driver.until(lambda: getattr(app.screen, "dialog_title", "") == title)
-        app.screen.query_one(Input).value = words
-        await pilot.pause()
+        await driver.fill(words)
         await pilot.press("enter")
 
     await pilot.press("f2")

@@ -1,6 +1,6 @@
 """The photos of the chosen class: sorted, filtered, selected, moved, removed."""
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -54,6 +54,8 @@ class PhotosPane(Pane):
         photo than the one that its user saw."""
         self._keys: dict[str, list[str]] = {}
         """Keys of the photos that are shown, by path: a file that has changed and was added again has two."""
+        self._class_of: dict[str | None, int] = {}
+        """Ids of the classes of the photos by key."""
         self.wanted_name = ""
         self._session = self.controller.session
         """Session whose photos are filtered by this name."""
@@ -84,8 +86,10 @@ class PhotosPane(Pane):
             there = {(each.id, item.key): item for each in classes for item in self._items(each)}
             self._listed += [place for class_id, item in marked if (place := (class_id, item.key)) not in listed]
             items = [there[place] for place in self._listed if place in there]
+            self._class_of = {key: class_id for class_id, key in there}
         else:
             items = [] if entry is None else self._items(entry)
+            self._class_of = {item.key: entry.id for item in items} if entry is not None else {}
             if entry is not None and self.by_fit:
                 items.sort(key=lambda item: self._misfit(entry.id, item)[1])
         if self.wanted_name:
@@ -137,14 +141,13 @@ class PhotosPane(Pane):
         found = report["rival"].get(key or "") if report else None
         return (found[0], found[3]) if found else (0, 0.0)
 
-    def _suggested(self, keys: Container[str], least: float = 0.0) -> dict[int, list[str]]:
-        """Return the keys of photos that fit another class at least so well, by its id."""
+    def _suggested(self, keys: Iterable[str], least: float = 0.0) -> dict[int, list[str]]:
+        """Return the keys of listed photos that fit another class at least so well, by its id."""
         moves: dict[int, list[str]] = {}
-        for entry in self.controller.session.state.classes:
-            for key in (support.key for support in entry.supports if support.key in keys):
-                rival, chance = self._rival(entry.id, key)
-                if rival in self.controller.names and chance >= least:
-                    moves.setdefault(rival, []).append(key)
+        for key in keys:
+            rival, chance = self._rival(self._class_of.get(key, 0), key)
+            if rival in self.controller.names and chance >= least:
+                moves.setdefault(rival, []).append(key)
         return moves
 
     def _misfit(self, class_id: int, item: GalleryItem) -> tuple[float, float]:
@@ -166,24 +169,26 @@ class PhotosPane(Pane):
         count, item = len(self.gallery.selection), self.gallery.cursor_item
         if item is None:
             return ""
-        said = f"1-9: move {count_of(count, 'photo') if count else display_name(name_of(item.path), 24)} to"
-        moves = self._suggested(self._selected_keys())
-        if len(moves) == 1 and not count:
-            more = sum(map(len, self._suggested(self._listed_keys, self._chance).values()))
-            name = display_name(self.controller.names[next(iter(moves))], 20)
-            said = f"y: to {name} {self._chance:.2f}   Y: all {more:,} from {self._chance:.2f} up   {said}"
-        return said
+        return f"1-9: move {count_of(count, 'photo') if count else display_name(name_of(item.path), 24)} to"
 
-    @property
-    def _listed_keys(self) -> frozenset[str]:
-        return frozenset(key for keys in self._keys.values() for key in keys)
+    def suggestion(self) -> str:
+        """Describe what `y` and `Y` would do now; nothing if no other class is suggested."""
+        moves = self._suggested(self._selected_keys())
+        if len(moves) != 1 or self.gallery.selection:
+            return ""
+        more = sum(map(len, self._as_likely().values()))
+        name = display_name(self.controller.names[next(iter(moves))], 20)
+        return f"y: to {name} {self._chance:.2f}   Y: all {more:,} from {self._chance:.2f} up   "
 
     @property
     def _chance(self) -> float:
         """Probability of the class that the photo under the cursor fits better."""
-        holders, item = self.controller.session.state.holders(), self.gallery.cursor_item
-        entry, _ = holders.get(item.key or "", (None, None)) if item else (None, None)
-        return self._rival(entry.id, item.key)[1] if entry and item else 0.0
+        key = item.key if (item := self.gallery.cursor_item) is not None else None
+        return self._rival(self._class_of.get(key, 0), key)[1]
+
+    def _as_likely(self) -> dict[int, list[str]]:
+        """Return the keys of listed photos that fit another class as well as the photo under the cursor does."""
+        return self._suggested([key for keys in self._keys.values() for key in keys], self._chance)
 
     @property
     def suggests(self) -> bool:
@@ -195,7 +200,7 @@ class PhotosPane(Pane):
 
     def action_right_all(self) -> None:
         if least := self._chance:
-            self._take(self._suggested(self._listed_keys, least), f": all from {least:.2f} up")
+            self._take(self._as_likely(), f": all from {least:.2f} up")
 
     def _take(self, moves: dict[int, list[str]], which: str = "") -> None:
         """Move photos to the classes that they fit better."""

@@ -250,8 +250,11 @@ class Workspace(KeyedScreen[None]):
     def show_keys(self) -> None:
         self.query_one("#keys", Static).update(self.footer(FOOTERS[self._in_focus]))
         what = (self.photos_pane if self._in_focus == "photos" else self.query_pane).digits()
-        keys = class_keys(self.controller.names.values(), self.size.width - cell_len(what) - 6)
-        self.context.jobs.hint = f"{what}:  {keys}" if what and keys else ""
+        suggestion = self.photos_pane.suggestion() if self._in_focus == "photos" else ""
+        room = self.size.width - cell_len(suggestion + what) - 6
+        keys = class_keys(self.controller.names.values(), room)
+        fits = what and keys and (room > 12 or not suggestion)
+        self.context.jobs.hint = suggestion + (f"{what}:  {keys}" if fits else "")
 
     def action_zoom(self, step: int) -> None:
         gallery, preview = self.photos_pane.gallery, self.query_pane.picture.preview
