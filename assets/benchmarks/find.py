@@ -17,6 +17,9 @@ Accuracy in percent, as the mean of the draws:
     filling, found           the same, searched all the same
     overlap                  intersection of the found box and the true one over their union (row `boxed, found`)
 
+Of `--pasted`, `--several` photos with 0 to 5 subjects are searched with `--find all`: precision and recall of boxes
+that overlap a subject by half, the fraction of these with the right class, and the mean error of their number.
+
 The last lines give the milliseconds to embed a photo, whole and with the search, on one core.
 """
 
@@ -24,7 +27,7 @@ import argparse
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +42,8 @@ from frn.features.extractor import Extractor
 from frn.features.feature_cache import Maps
 from frn.images.boxes import Box, box_name, split_box
 from frn.images.opening import open_image
+from frn.inference.classifier import Classifier, Prediction
+from frn.inference.enrollment import listed_state
 from frn.inference.find import Finder, Scaled
 from frn.models.zoo import DEFAULT_MODEL
 from frn.projects.class_files import class_files
@@ -48,7 +53,10 @@ from frn.ridge.tuning import tune_by_leave_one_out
 WAY, SIDE, LEAST = 5, 128, 16
 SHAPES = (1.0, 4 / 3, 3 / 4, 3 / 2)
 """Width of a photo with a pasted subject relative to its height."""
+CANVAS = 480, 320
+"""Width and height of a photo with several subjects."""
 Classes = dict[str, list[Path]]
+Places = list[tuple[str, Box]]
 
 
 class Memory(Finder):
@@ -163,6 +171,61 @@ def measure_filling(finder: Memory, draw: Draw) -> dict[str, float]:
     }
 
 
+def several(scene: Path, photos: Sequence[tuple[str, Path]], draws: np.random.Generator) -> tuple[Image.Image, Places]:
+    """Return a scene with photos at random places that do not overlap, and the class and box of each."""
+    size = CANVAS
+    background = open_image(scene)
+    scale = max(size[0] / background.width, size[1] / background.height)
+    wide, high = (max(round(side * scale), least) for side, least in zip(background.size, size, strict=True))
+    larger = background.resize((wide, high))
+    larger = larger.crop((0, 0, *size))
+    placed: Places = []
+    for name, path in photos:
+        photo, side = open_image(path), int(draws.integers(3 * SIDE // 4, 5 * SIDE // 4))
+        photo.thumbnail((side, side))
+        for _ in range(60):
+            left, top = (int(draws.integers(room + 1)) for room in (size[0] - photo.width, size[1] - photo.height))
+            box = Box(left, top, *photo.size)
+            if not any(overlap(box, other) for _, other in placed):
+                larger.paste(photo, (left, top))
+                placed.append((name, box))
+                break
+    return larger, placed
+
+
+def measure_several(
+    extractor: Extractor,
+    examples: Sequence[Sequence[Path]],
+    filling: Sequence[Sequence[Path]],
+    scenes: Sequence[Path],
+    count: int,
+    home: Path,
+) -> str:
+    """Return precision, recall and the other numbers of `count` photos of several subjects."""
+    classifier, draws = Classifier(extractor), np.random.default_rng(0)
+    state = listed_state({str(label): own for label, own in enumerate(examples)})
+    classifier.enroll_state(replace(state, search="all"))
+    found, true, hits, right, off = 0, 0, 0, 0, 0
+    for number in range(count):
+        labels = draws.integers(len(filling), size=number % 6).tolist()
+        photos = [(str(label), filling[label][int(draws.integers(len(filling[label])))]) for label in labels]
+        larger, placed = several(scenes[int(draws.integers(len(scenes)))], photos, draws)
+        larger.save(file := home / f"several-{number}.png", compress_level=1)
+        names = classifier.subjects(file)
+        answers = [answer for _, answer in classifier.classify(names)]
+        found, true, off = found + len(names), true + len(placed), off + abs(len(names) - len(placed))
+        for name, answer in zip(names, answers, strict=True):
+            box, remaining = split_box(name)[1], list(placed)
+            hit = next((one for one in remaining if box and overlap(box, one[1]) >= 0.5), None)
+            if hit and isinstance(answer, Prediction):
+                placed.remove(hit)
+                hits, right = hits + 1, right + (answer.label == hit[0])
+    return (
+        f"all subjects: precision {hits / max(found, 1):.2f}, recall {hits / max(true, 1):.2f}, right class "
+        f"{right / max(hits, 1):.2f}, number off by {off / count:.2f} of {true / count:.2f}"
+    )
+
+
 def boxed_photos(sources: Sequence[Path]) -> Classes:
     """Return the photos with exactly one box, of at least `LEAST` pixels, by class."""
     labelled = [pair for source in sources for pair in class_files(source).members.items()]
@@ -201,6 +264,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--shot", type=int, action="append", default=[])
     parser.add_argument("--queries", type=int, default=10)
     parser.add_argument("--draws", type=int, default=3)
+    parser.add_argument("--several", type=int, default=18, help="Number of photos with several subjects.")
     parser.add_argument("--model", default=DEFAULT_MODEL)
     return parser
 
@@ -227,7 +291,7 @@ def main() -> None:
                     for label, paths in enumerate(filling):
                         boxed.append([])
                         for place, path in enumerate(paths):
-                            larger, box = paste(path, scenes[draws.integers(len(scenes))], options.share, draws)
+                            larger, box = paste(path, scenes[int(draws.integers(len(scenes)))], options.share, draws)
                             larger.save(file := Path(home) / f"{number}-{seed}-{label}-{place}.png", compress_level=1)
                             boxed[-1].append(Path(box_name(str(file), box)))
                 for shot in shots:
@@ -245,6 +309,9 @@ def main() -> None:
                 for name, each in rows.items()
             ]
             print_table(["", *(f"{shot} shot" + "s" * (shot > 1) for shot in shots)], cells)
+            if filling:
+                examples, rest = ([own[:shot] for own in boxed], [own[shot:] for own in filling])
+                print(measure_several(extractor, examples, rest, scenes, options.several, Path(home)))
             paths = [whole(path) for own in boxed for path in own[:4]]
             plain, found = milliseconds(Finder(extractor), paths, enrolled(finder, [own[:5] for own in boxed]))
             print(f"milliseconds per photo: {plain:.1f} whole, {found:.1f} found ({found / plain:.1f} times)")

@@ -40,6 +40,8 @@ MOST, SHARED = 16, 0.3
 """Maximum number of subjects in a photo, and the largest part of one that may lie within another."""
 CLOSER = 1.5
 """Scale at which the best of the smaller windows is searched again, for subjects of a third of the photo."""
+STRIP = 10
+"""Largest aspect ratio that is kept; longer strips are squeezed, which bounds the memory."""
 LONGEST = 1024
 """Longest side at which a photo is searched, in pixels; bounds the work for panoramas."""
 
@@ -262,7 +264,11 @@ class Finder:
         (h, w), side = self.grid, self.side
         height, width = pixels.shape[:2]
         unit = scale / min(height, width)
-        rows, columns = (max(least, round(least * length * unit)) for least, length in ((h, height), (w, width)))
+        longest = STRIP * scale
+        rows, columns = (
+            min(max(least, round(least * length * unit)), round(least * longest))
+            for least, length in ((h, height), (w, width))
+        )
         size = round(columns * side / w), round(rows * side / h)
         image = Image.fromarray(pixels).resize(size, Image.Resampling.BILINEAR)
         images = np.ascontiguousarray(np.asarray(image).transpose(2, 0, 1)[None], np.float32)

@@ -139,6 +139,8 @@ def _web(
         classifier = open_classes(classes, model, "cpu", tta, level=level)
     if threshold is not None:
         classifier.threshold_override = threshold
+    if classifier.state.search != "none":
+        note("the page classifies whole photos: it does not search them for their subject")
     difference = write_page(classifier, out, found, replace=replace)
     if as_json:
         print_json({"web": str(out), "runtime": found.version, "page_difference": difference.share})

@@ -56,6 +56,8 @@ def test_a_larger_photo_has_a_larger_map_of_the_plain_network(model: str, tta: T
     assert np.allclose(finder.maps(pixels, 1.0), expected, atol=1e-5)
     wide = np.concatenate([pixels, pixels], 1)
     assert finder.maps(wide, 1.0).shape[:2] == (h, 2 * w)
+    strip = np.zeros((2, 900, 3), np.uint8) + 1
+    assert 10 * w <= finder.maps(strip, 1.0).shape[1] <= 11 * w
     assert finder.maps(wide, 1.5).shape[:2] == (3 * h // 2, 3 * w)
 
 
