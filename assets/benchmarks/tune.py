@@ -14,7 +14,7 @@ and then over data sets, in percent:
     logreg, ...         top-1 of `CLASSICAL` (or of each --method) on pooled features, as in `frn eval --method`
     ece                 expected calibration error of `tuned`
     rejected, caught    share of known and of unknown photos rejected; `stated` is the expected share
-    share, auroc        AUROC of the explained share with the trained alpha, and of the familiarity
+    share, auroc        AUROC of the explained share with the trained alpha, and of `known`; `known.py` has more
 
 Several models are compared by `tuned` on the same photos and draws, in one table for each way. Its last rows have the
 mean over data sets, and by how much it differs from the last model's, with the 95% interval over draws.
@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from frn.estimator.loading import load_extractor
 from frn.features.extractor import Embedded, Extractor
 from frn.heads.vectors.classical import CLASSICAL, ClassicalHead
-from frn.inference.unknown import Calibration, auroc, calibrate, explained, familiarity, without_itself
+from frn.inference.unknown import Calibration, auroc, calibrate, explained, without_itself
 from frn.ridge.enrolment import ClassScorer, energy, enroll, leave_one_out
 from frn.ridge.parameters import HeadParameters, probabilities
 from frn.ridge.tuning import Prior, tune_by_leave_one_out
@@ -82,21 +82,21 @@ def measure(
         "right": (shares.argmax(1) == labels).tolist(),
         "seconds": took,
     }
-    known = familiarity(errors, energy(queries), scorer.centres.distance(queries))
     if shot > 1:
         calibrated = left_out(pools, scorer, head)
-        row["rejected"] = float((known < calibrated.rule.least).mean())
+        rule = calibrated.rule
+        known = rule.known((errors, energy(queries), scorer.centres.distance(queries)))
+        row["rejected"] = float((known < rule.threshold).mean())
         row["stated"], row["expected"] = calibrated.caught, calibrated.auroc
     if strangers:
         unknown = np.concatenate(strangers)
         foreign = scorer.class_error(unknown).astype(float)
-        familiar = familiarity(foreign, energy(unknown), scorer.centres.distance(unknown))
-        row["auroc"] = auroc(known, familiar)
         row["share"] = auroc(
             explained(before, energy(queries)).max(1), explained(trained.class_error(unknown), energy(unknown)).max(1)
         )
         if shot > 1:
-            row["caught"] = float((familiar < calibrated.rule.least).mean())
+            chances = rule.known((foreign, energy(unknown), scorer.centres.distance(unknown)))
+            row["auroc"], row["caught"] = auroc(known, chances), float((chances < rule.threshold).mean())
     return row
 
 
@@ -106,7 +106,8 @@ def left_out(pools: list[Floats], scorer: ClassScorer, head: HeadParameters) -> 
     errors = scorer.class_error(photos).astype(float)
     errors[np.arange(len(labels)), labels] = np.concatenate([leave_one_out(pool, head) for pool in pools])
     counts = np.array([len(pool) for pool in pools])
-    return calibrate(errors, labels, energy(photos), without_itself(scorer.centres.distance(photos), labels, counts))
+    distances = without_itself(scorer.centres.distance(photos), labels, counts)
+    return calibrate((errors, energy(photos), distances), labels, head.gamma)
 
 
 def others(pools: list[Floats], queries: Floats, labels: NDArray[np.int64], methods: Sequence[str]) -> dict[str, float]:

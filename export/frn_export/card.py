@@ -41,7 +41,7 @@ MEANINGS = {
     "label": "the class that reconstructs the image best",
     "probability": "softmax over the classes; sums to 1, even for an image that belongs to no class",
     "explained": "share of the image's feature energy that the class reconstructs, 1 - class_error / mean \\|q\\|^2",
-    "threshold": "minimum share that a class must explain; below it the image is unknown",
+    "known": "probability that the image belongs to one of the classes; below `frn.threshold` it is unknown",
     "error_map": "squared error of each location for each class; its mean is `class_error`",
 }
 

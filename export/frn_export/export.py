@@ -46,7 +46,7 @@ class ExportOptions:
     max_drop: float = 1.0
     """Largest loss of accuracy allowed for int8, in percentage points."""
     threshold: float | None = None
-    """Fraction of a photo that a class must reconstruct, stored in classifier.onnx; calibrated by default."""
+    """`known` below which a photo is unknown, stored in classifier.onnx; calibrated by default."""
     weights: bool = False
     """Also write model.safetensors for torch; fp16 halves its size."""
     replace: bool = False

@@ -58,7 +58,7 @@ class FewShotClassifier:
     Attributes:
         classes_: the labels in their original type, sorted; for a loaded project, its names in its order. Every
             array with a way axis has this order.
-        threshold_: fraction of a photo that a class must typically reconstruct for the photo to be known.
+        threshold_: probability of belonging to one of the classes below which a photo is unknown.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class FewShotClassifier:
 
         Args:
             model: shipped name, `features.onnx`, or (through torch) a model file or run folder.
-            threshold: fraction of a photo that a class must reconstruct; None calibrates it from the examples.
+            threshold: `known` below which a photo is unknown; None calibrates it from the examples.
             tta: "hflip" averages a photo with its mirror image: more accurate, but takes twice as long. "views" joins
                 four crops of the whole photo, for subjects that are small or off-centre; takes four times as long.
             find: "one" or True classifies the subject of each photo, which is searched for; examples must be files, and
@@ -148,7 +148,7 @@ class FewShotClassifier:
 
     @property
     def threshold_(self) -> float:
-        """Fraction of a photo that a class must typically reconstruct for the photo to be known."""
+        """Probability of belonging to one of the classes below which a photo is unknown."""
         return self._fitted.classifier.threshold
 
     def predict(self, photos: Sequence[Photo], *, transductive: bool = False) -> Labels:
@@ -180,8 +180,12 @@ class FewShotClassifier:
         """Return the fraction of each photo's energy that each class reconstructs, (n, way)."""
         return self._table(photos, lambda answer: answer.explained)
 
+    def known(self, photos: Sequence[Photo]) -> NDArray[np.float64]:
+        """Return the probability that each photo belongs to one of the classes, (n,); NaN if it cannot be known."""
+        return np.array([answer.known for answer in self._fitted.predictions(photos)])
+
     def is_unknown(self, photos: Sequence[Photo]) -> NDArray[np.bool_]:
-        """Return whether each photo is unknown, (n,): no class reconstructs enough of it, typically `threshold_`."""
+        """Return whether each photo is unknown, (n,): `known` is below `threshold_`."""
         return np.array([answer.unknown for answer in self._fitted.predictions(photos)], dtype=bool)
 
     def answers(self, photos: Iterable[Photo]) -> Iterator[Answer]:

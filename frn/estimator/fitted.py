@@ -29,8 +29,10 @@ class Answer:
     """Probability of that class."""
     explained: float = math.nan
     """Fraction of the photo that this class reconstructs."""
+    known: float = math.nan
+    """Probability that the photo belongs to one of the classes; NaN if every class has one photo."""
     unknown: bool = False
-    """Whether this fraction is below the threshold."""
+    """Whether this probability is below the threshold."""
     error: FrnError | None = None
     """Reason why the photo could not be read; the other fields are then unset."""
     example_of: Any = None
@@ -75,7 +77,8 @@ class Fitted:
             else:
                 probability, explained = found.probabilities[found.label], found.explained[found.label]
                 example_of = at.get(found.example_of) if found.example_of else None
-                yield Answer(photo, at[found.label], probability, explained, found.unknown, None, example_of)
+                known, unknown = found.known, found.unknown
+                yield Answer(photo, at[found.label], probability, explained, known, unknown, None, example_of)
 
     def outcomes(self, photos: Iterable[Photo], transductive: bool = False) -> Iterator[Prediction | FrnError]:
         """Yield predictions and errors of photos, in order and in batches; all at once if `transductive`."""

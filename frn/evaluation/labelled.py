@@ -80,7 +80,7 @@ class Answer:
     def called(self) -> str:
         """Describe the answer; unknown photos have no probability, since only known classes share it."""
         if self.prediction.unknown:
-            return f"unknown ({self.explained:.0%} explained by {self.label})"
+            return f"unknown ({self.prediction.known:.0%} known; nearest: {self.label})"
         return f"{self.label} ({self.probability:.0%})"
 
     @property
@@ -201,10 +201,10 @@ class LabelledScore:
 
     @property
     def auroc(self) -> float:
-        """Probability that a photo of an enrolled class is more familiar than another photo; NaN without others."""
+        """Probability that a photo of an enrolled class has a larger `known` than another photo; NaN without others."""
         if not self.unknown:
             return math.nan
-        return auroc(*([answer.prediction.familiarity for answer in side] for side in (self.known, self.unknown)))
+        return auroc(*([answer.prediction.known for answer in side] for side in (self.known, self.unknown)))
 
     @property
     def records(self) -> list[Record | Unreadable]:

@@ -37,11 +37,11 @@ from frn.inference.scorers import Comparison, OtherHead, Reconstruction, Scorer
 from frn.inference.unknown import (
     FALSE_REJECTIONS,
     Calibration,
-    RejectRule,
+    KnownRule,
+    Measures,
     Shares,
     calibrate,
     explained,
-    familiarity,
     stride,
 )
 from frn.projects.session import State, Support, describe_copies, without_copies
@@ -71,7 +71,7 @@ class Classifier:
         """True if the head is the project's (`State.head`) and differs from the one that these examples would get."""
         self.state = State()
         self.threshold_override: float | None = None
-        """Fraction of an image that a class must reconstruct; None calibrates the rule on the examples."""
+        """Minimum `known` of an image; None calibrates it on the examples."""
         self.false_rejections = FALSE_REJECTIONS
         """Fraction of known images that the calibrated rule rejects."""
         self.classes: dict[str, EnrolledClass] = {}
@@ -93,29 +93,33 @@ class Classifier:
         self.left_out: tuple[Array, NDArray[np.intp], Shares, Array] | None = None
         self.other_maps: Mapping[str, Maps] = {}
         """Feature maps (r, d), by content key, of photos that the user marked as none of the classes."""
-        self.others: Shares | None = None
-        """Familiarity of these photos."""
+        self.others: Measures | None = None
+        """Errors (n, way), energies (n,) and distances (n, way) of these photos."""
         self._calibration: tuple[tuple[object, ...], Calibration] | None = None
         """The last calibration, with its arguments."""
 
     @property
-    def rule(self) -> RejectRule:
+    def rule(self) -> KnownRule:
         """Rule that decides whether an image is unknown."""
-        return self.calibration.rule if self.threshold_override is None else RejectRule(self.threshold_override)
+        rule, threshold = self.calibration.rule, self.threshold_override
+        return rule if threshold is None else replace(rule, threshold=threshold)
 
     @property
     def threshold(self) -> float:
-        """Fraction of an image that a class must typically reconstruct for the image to be known."""
-        return self.calibration.typical if self.threshold_override is None else self.threshold_override
+        """Probability of belonging to one of the classes below which an image is unknown."""
+        return self.rule.threshold
 
     @property
     def calibration(self) -> Calibration:
         """Rule calibrated on the examples, and its expected error rates."""
         if self.left_out is None:
             raise FrnError("no classes yet: enroll some first")
-        given = (*self.left_out, self.false_rejections, self.others)
+        errors, labels, energies, distances = self.left_out
+        given = (self.left_out, self.head, self.false_rejections, self.others)
         if self._calibration is None or any(map(is_not, given, self._calibration[0])):
-            self._calibration = given, calibrate(*given)
+            measures = errors, energies, distances
+            found = calibrate(measures, labels, self.head.gamma, self.false_rejections, self.others)
+            self._calibration = given, found
         return self._calibration[1]
 
     def enroll(self, classes: Mapping[str, Sequence[Path]], others: Sequence[Path] = ()) -> list[FrnError]:
@@ -280,12 +284,12 @@ class Classifier:
     def mark_others(self, maps: Mapping[str, Maps]) -> None:
         """Calibrate with maps (r, d), by content key, of photos that belong to none of the classes."""
         self.other_maps = maps
-        self.others = self.familiarity(np.stack([*maps.values()])) if maps else None
+        self.others = self.measures(np.stack([*maps.values()]), [None] * len(maps)) if maps else None
 
-    def familiarity(self, maps: Maps) -> Shares:
-        """Return how familiar maps (n, r, d) of photos that are no examples are to the classes, (n,)."""
-        scorer, keys = self.scorer, [None] * len(maps)
-        return familiarity(scorer.class_errors(maps, keys), scorer.energy(maps), scorer.distances(maps, keys))
+    def measures(self, maps: Maps, keys: Sequence[str | None]) -> Measures:
+        """Return errors (n, way), energies (n,) and distances (n, way) of maps (n, r, d); examples by leave-one-out."""
+        scorer = self.scorer
+        return scorer.class_errors(maps, keys), scorer.energy(maps), scorer.distances(maps, keys)
 
     def _use_stored(self, state: State) -> bool:
         """Use the classes of a state if they are stored; return whether they are."""
@@ -466,9 +470,8 @@ class Classifier:
             return []
         maps = np.stack(feature_maps)
         scorer, gamma = self.scorer, self.head.gamma
-        errors, whole, distances = scorer.class_errors(maps, keys), scorer.energy(maps), scorer.distances(maps, keys)
-        known, familiar = explained(errors, whole), familiarity(errors, whole, distances)
-        thresholds = self.rule.thresholds(errors, whole, distances)
+        measures, rule = self.measures(maps, keys), self.rule
+        errors, explains, known = measures[0], explained(*measures[:2]), rule.known(measures)
         if transductive:
             errors, gamma = scorer.refined(errors, maps, keys, self._pools)
         shares = probabilities(errors, gamma)
@@ -481,16 +484,16 @@ class Classifier:
             Prediction(
                 by_class(share),
                 by_class(error),
-                by_class(explains),
-                float(threshold),
-                float(near),
+                by_class(reconstructed),
+                chance,
+                chance < rule.threshold,
                 example,
                 None if example else twin,
                 transductive,
                 key,
             )
-            for share, error, explains, threshold, near, example, twin, key in zip(
-                shares, errors, known, thresholds, familiar, map(scorer.example_of, keys), twins, keys, strict=True
+            for share, error, reconstructed, chance, example, twin, key in zip(
+                shares, errors, explains, known.tolist(), map(scorer.example_of, keys), twins, keys, strict=True
             )
         ]
 

@@ -36,10 +36,10 @@ class Prediction:
     """Mean squared reconstruction error of each class (Eq. 4)."""
     explained: dict[str, float]
     """Fraction of the image's energy that each class reconstructs from its examples alone: 1 - error / energy."""
-    threshold: float
-    """Explained fraction below which the image is unknown; it depends on how well all classes reconstruct it."""
-    familiarity: float
-    """Statistic that separates known from unknown images (`unknown`)."""
+    known: float
+    """Probability that the image belongs to one of the classes (`unknown`); NaN if it cannot be known."""
+    unknown: bool
+    """Whether `known` is below the threshold."""
     example_of: str | None = None
     """The class that already has the image as an example; the image was then scored by leave-one-out."""
     near_copy_of: Support | None = None
@@ -56,11 +56,6 @@ class Prediction:
         """The class that reconstructs the image best."""
         return min(self.errors, key=self.errors.__getitem__)
 
-    @property
-    def unknown(self) -> bool:
-        """Return whether every class reconstructs too little of the image."""
-        return max(self.explained.values()) < self.threshold
-
 
 class Answer(Struct, kw_only=True, forbid_unknown_fields=True):
     """The answer for a photo."""
@@ -70,11 +65,11 @@ class Answer(Struct, kw_only=True, forbid_unknown_fields=True):
     label: Annotated[str, Meta(description="The class that reconstructs it best, even if the photo is unknown.")]
     final: Annotated[Name, Meta(description="Your label, otherwise the answer or `unknown` (the app).")] = UNSET
     probability: Annotated[Share, Meta(description="Probability of the class `label`.")]
+    known: Annotated[Share | None, Meta(description="Probability that it belongs to one of the classes.")]
+    unknown: Annotated[bool, Meta(description="Whether `known` is below the threshold.")]
     probabilities: Annotated[dict[str, Share], Meta(description="Probability of each class.")]
     errors: Annotated[dict[str, float], Meta(description="Mean squared reconstruction error of each class.")]
     explained: Annotated[float, Meta(description="Share of the photo that `label` explains: 1 - error / energy.")]
-    threshold: Annotated[Share, Meta(description="Share below which the photo is unknown.")]
-    unknown: Annotated[bool, Meta(description="Whether every class explains less than the threshold.")]
     example_of: Annotated[Name, Meta(description="The class that has the photo as an example.")] = UNSET
     near_copy_of: Annotated[Name, Meta(description="The example that is nearly the same photo.")] = UNSET
     transductive: Annotated[bool | UnsetType, Meta(description="Whether it depends on the other photos.")] = UNSET
@@ -214,11 +209,11 @@ def answer_of(image: str, prediction: Prediction, top: int | None = None, **more
         image=image,
         label=label,
         probability=round(probabilities[label], 6),
+        known=rounded(prediction.known),
+        unknown=prediction.unknown,
         probabilities={name: round(probabilities[name], 6) for name in listed},
         errors={name: round(errors[name], 6) for name in listed},
         explained=round(prediction.explained[label], 6),
-        threshold=round(prediction.threshold, 6),
-        unknown=prediction.unknown,
         example_of=prediction.example_of or UNSET,
         near_copy_of=str(near.path) if near else UNSET,
         transductive=prediction.transductive or UNSET,

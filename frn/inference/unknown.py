@@ -1,22 +1,20 @@
-"""Explained energy (R^2 of the reconstruction), and how much of it makes a photo known.
+"""Explained energy (R^2 of the reconstruction), and the probability that a photo belongs to one of the classes.
 
 Errors grow with the features, so they cannot be compared between photos; R^2 can. For a query map Q with locations q
 and its reconstruction Q_c by class c
 
     explained = R^2 = 1 - <Q, Q_c> / energy,    energy = mean |q|^2
 
-with <Q, Q_c> of Eq. 4; unlike in statistics, the energy is not centred. However, some photos are easy for every class.
-So the error of the best class is compared with the energy and with the mean error of the runner-up classes. An unknown
-photo is also farther from every class in its mean location, so its squared distance to the nearest class also counts:
+with <Q, Q_c> of Eq. 4; unlike in statistics, the energy is not centred.
 
-    familiarity = 1 - best / (energy^(1 - w) (rivals / distance)^w)
+An unknown photo has a large error, also compared with those of the other classes, its probabilities are similar, and
+its mean location is far from every class. `known` combines six such terms by logistic regression. The examples, by
+leave-one-out, are known photos; without its own class, each is also an unknown one. Few examples cannot tell which
+terms matter, so the prior is the sum of the standardised terms with equal weights; with more examples, the weights
+follow them. As many unknown as known photos are assumed.
 
-A photo is unknown if its familiarity is below a limit, which is equivalent to a limit on its explained fraction. The
-limit is calibrated on the examples: each is scored by leave-one-out, and all but a given fraction of them must reach
-the limit. Without its own class, each example also serves as a photo of an unknown class, which gives the expected
-fraction of unknown photos rejected.
-
-Distances are those of `enrolment.Centres`.
+A photo is unknown if its `known` is below the threshold: one number for all photos, which all but a given fraction of
+the examples reach. Distances are those of `enrolment.Centres`.
 
 Shape letters: way classes, k supports of a class, r locations, d channels, q queries, n leave-one-out supports.
 """
@@ -28,14 +26,24 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from frn.ridge.parameters import probabilities
+
 FALSE_REJECTIONS = 0.05
 """Fraction of leave-one-out supports that may be rejected."""
 RIVALS = 5
 """Number of runner-up classes that the best class is compared with."""
-WEIGHT = 0.5
-"""Weight w of the rivals and the distance; the energy has weight 1 - w."""
-LEAST_DISTANCE = 1e-6
-"""Distance below which a photo counts as equal to a class."""
+TERMS = 6
+COMPARING = slice(1, 4)
+"""Terms that compare classes: with a single other class, examples cannot show their values for unknown photos."""
+LEAST_ERROR, LEAST_DISTANCE = 1e-4, 1e-6
+"""Error as a share of the energy, and distance, below which a photo counts as equal to a class."""
+TINY = 1e-12
+"""Added to errors and energies, so that a photo without energy has an error of 1."""
+SUM, SUM_PENALTY, PENALTY = 1.5, 10.0, 10.0
+"""Expected weight of the sum of the standardised terms, over the root of their number; penalties on another one, and on
+different weights of the terms. With 20 photos of each class, the fit gives 1.1 to 1.6."""
+STEPS = 50
+"""Maximum number of Newton steps; 10 are usual."""
 MAX_SAMPLED = 1000
 """Maximum number of leave-one-out supports to calibrate on; if there are more, an even selection is used."""
 MAX_SEARCHED = 200
@@ -43,6 +51,8 @@ MAX_SEARCHED = 200
 
 Shares = NDArray[np.float64]
 Errors = NDArray[np.floating]
+Measures = tuple[Shares, Shares, Shares]
+"""Errors (q, way), energies (q,) and distances (q, way) of photos."""
 
 
 def explained(errors: Errors, whole: Shares) -> Shares:
@@ -55,68 +65,110 @@ def explained(errors: Errors, whole: Shares) -> Shares:
     return shares.clip(0)
 
 
-def rivals_error(errors: Errors, whole: Shares, distances: Shares) -> Shares:
-    """Return the mean error (q,) of the classes after the best one divided by the distance to the nearest class.
+def terms(measures: Measures, gamma: float) -> Shares:
+    """Return six logarithms (q, 6) that are larger for known photos.
 
-    The inputs are errors and distances (q, way) and energies (q,). With a single class, the energy is its rival.
+    They compare the best class's error with the energy, with the mean error of the next five classes, and with that of
+    the second class; the others are its probability, and minus its distance and that of the nearest class. A single
+    class is not compared.
     """
-    near = distances.min(1).clip(LEAST_DISTANCE)
-    if errors.shape[1] < 2:
-        return whole / near
+    errors, energies, distances = measures
+    shares = ((errors + TINY) / (energies[:, None] + TINY)).clip(LEAST_ERROR)
     count = min(RIVALS + 1, errors.shape[1])
-    least = np.partition(errors.astype(np.float64), range(count), axis=1)[:, :count]
-    return least[:, 1:].mean(1) / near
-
-
-def familiarity(errors: Errors, whole: Shares, distances: Shares, weight: float = WEIGHT) -> Shares:
-    """Return the familiarity of queries, (q,): the best class's error compared with energy and rivals; 1 is perfect."""
-    reference = whole ** (1 - weight) * rivals_error(errors, whole, distances).clip(0) ** weight
-    best = errors.min(1).clip(0)
-    return 1 - np.divide(best, reference, out=np.ones(len(best)), where=reference > 0)
+    least = np.partition(shares, range(count), axis=1)[:, :count]
+    best = np.log(least[:, 0])
+    found = np.zeros((len(errors), TERMS))
+    found[:, 0] = -best
+    if count > 1:
+        found[:, 1], found[:, 2] = np.log(least[:, 1:].mean(1)) - best, np.log(least[:, 1]) - best
+        found[:, 3] = np.log(probabilities(errors, gamma).max(1))
+    near = -np.log(distances.clip(LEAST_DISTANCE, 1 / LEAST_DISTANCE))
+    found[:, 4], found[:, 5] = near.max(1), near[np.arange(len(near)), errors.argmin(1)]
+    return found
 
 
 @dataclass(frozen=True, slots=True)
-class RejectRule:
-    """Rule that decides when a photo is unknown."""
+class KnownRule:
+    """How a photo's terms become the probability that it belongs to one of the classes, and the threshold for it."""
 
-    least: float
-    """Minimum familiarity of a known photo."""
-    weight: float = 0.0
-    """Weight of the rivals; 0 uses the explained fraction alone, as for a threshold set by the user."""
+    weights: tuple[float, ...] = ()
+    """Weight of each term; none if there are no two photos of a class to learn from."""
+    bias: float = 0.0
+    gamma: float = 1.0
+    """Temperature of the classes' probabilities (Eq. 9)."""
+    threshold: float = 0.0
+    """Probability below which a photo is unknown."""
 
-    def thresholds(self, errors: Errors, whole: Shares, distances: Shares) -> Shares:
-        """Return the fraction of each query that a class must reconstruct, (q,).
-
-        The inputs are errors and distances (q, way) and energies (q,).
-        """
-        rivals = rivals_error(errors, whole, distances)
-        share = np.divide(rivals, whole, out=np.ones(len(whole)), where=whole > 0).clip(0)
-        needed: Shares = 1 - (1 - self.least) * share**self.weight
-        return needed.clip(0)
+    def known(self, measures: Measures) -> Shares:
+        """Return the probability that each photo belongs to one of the classes, (q,); NaN without weights."""
+        if not self.weights:
+            return np.full(len(measures[0]), np.nan)
+        return _sigmoid(terms(measures, self.gamma) @ np.array(self.weights) + self.bias)
 
 
-NEVER = RejectRule(0.0)
+NEVER = KnownRule()
 """Rule that rejects no photo."""
+
+
+def fit(known: Shares, unknown: Shares) -> tuple[Shares, float]:
+    """Return weights (6,) and bias of a logistic regression between terms of known (n, 6) and unknown (m, 6) photos.
+
+    Terms that do not vary have no weight. Without unknown photos, the weights are those of the sum, and the bias gives
+    the probability 1/2 to the lowest `FALSE_REJECTIONS` of the known ones.
+    """
+    sides = [side for side in (known, unknown) if len(side)]
+    mean = np.mean([side.mean(0) for side in sides], axis=0)
+    spread = np.sqrt(np.mean([side.var(0) for side in sides], axis=0))
+    used = spread > 1e-6 * (1 + np.abs(mean))
+    weights, count = np.zeros(TERMS), used.sum()
+    scaled = [((side - mean) / np.where(used, spread, 1))[:, used] for side in (known, unknown)]
+    if not len(unknown) or not count:
+        weights[used] = SUM / np.sqrt(max(count, 1)) / spread[used]
+        return weights, -float(np.quantile(known @ weights, FALSE_REJECTIONS))
+    inputs = np.concatenate(scaled)
+    design = np.column_stack([inputs.sum(1) / np.sqrt(count), inputs, np.ones(len(inputs))])
+    truth = np.repeat([1.0, 0.0], [len(known), len(unknown)])
+    shares = np.repeat([0.5 / len(known), 0.5 / len(unknown)], [len(known), len(unknown)]) * len(inputs)
+    penalty, prior = np.array([SUM_PENALTY, *[PENALTY] * count, TINY]), np.zeros(count + 2)
+    prior[0] = SUM
+
+    def loss(found: Shares) -> float:
+        misfit = np.logaddexp(0, np.where(truth, -1, 1) * (design @ found))
+        return float(shares @ misfit + penalty @ np.square(found - prior) / 2)
+
+    found, before = prior, loss(prior)
+    for _ in range(STEPS):
+        chances = _sigmoid(design @ found)
+        slope = design.T @ (shares * (chances - truth)) + penalty * (found - prior)
+        bend = (design.T * (shares * chances * (1 - chances))) @ design + np.diag(penalty)
+        step = np.linalg.solve(bend, slope)
+        while (after := loss(found - step)) > before and np.abs(step).max() > 1e-9:
+            step = step / 2
+        if after >= before - 1e-10 * before:
+            break
+        found, before = found - step, after
+    weights[used] = (found[0] / np.sqrt(count) + found[1:-1]) / spread[used]
+    return weights, float(found[-1] - weights @ mean)
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Rejection rule calibrated on the examples, and its expected error rates."""
+    """Rule calibrated on the examples, and its expected error rates."""
 
     known: Shares
-    """Leave-one-out familiarity of the supports, (n,)."""
+    """Leave-one-out `known` of the supports, (n,)."""
     strangers: Shares
-    """Familiarity of the same supports without their whole class, (n,); empty if there is only one class."""
-    typical: float = 0.0
-    """Median fraction of the supports that a class must reconstruct; 0 if there are no supports."""
+    """`known` of the same supports without their whole class, (n,); empty if there is only one class."""
+    alike: Shares
+    """`known` of the supports without another class, so with as many classes as the strangers have, (n,)."""
+    fitted: KnownRule = NEVER
+    """The rule without its threshold."""
     false_rejections: float = FALSE_REJECTIONS
     others: Shares = field(default_factory=lambda: np.zeros(0))
-    """Familiarity of photos that the user marked as none of the classes."""
-    rejects: bool = True
-    """True if the threshold of at least one support is above 0."""
+    """`known` of photos that the user marked as none of the classes."""
 
     @cached_property
-    def rule(self) -> RejectRule:
+    def rule(self) -> KnownRule:
         """Return the rule that rejects the stated fraction of known photos, or none without two supports of a class.
 
         It rejects more if this loses fewer known photos than it rejects of those marked as none of the classes.
@@ -126,23 +178,26 @@ class Calibration:
         stated = float(np.quantile(self.known, self.false_rejections))
         limits = np.array([stated, *np.nextafter(self.others[self.others >= stated], np.inf)])
         rejected = (self.known < limits[:, None]).sum(1) + (self.others >= limits[:, None]).sum(1)
-        return RejectRule(float(limits[rejected.argmin()]), WEIGHT)
+        return replace(self.fitted, threshold=min(float(limits[rejected.argmin()]), 1.0))
 
     @property
     def rejected(self) -> float:
         """Return the expected fraction of known photos that are rejected: the stated one, or more (see `rule`)."""
-        more = float((self.known < self.rule.least).mean()) if len(self.others) else 0.0
+        more = float((self.known < self.rule.threshold).mean()) if len(self.others) else 0.0
         return max(self.false_rejections, more)
 
     @cached_property
     def caught(self) -> float:
         """Return the expected fraction of unknown photos that are rejected; NaN if not measurable."""
-        return float((self.strangers < self.rule.least).mean()) if len(self.strangers) else float("nan")
+        if not len(self.strangers):
+            return float("nan")
+        rejected = float((self.known < self.rule.threshold).mean())  # strangers and `alike` have one class less
+        return float((self.strangers < np.quantile(self.alike, rejected)).mean())
 
     @cached_property
     def auroc(self) -> float:
-        """Return the probability that a known photo is more familiar than an unknown one; NaN if not measurable."""
-        return auroc(self.known, self.strangers) if len(self.strangers) else float("nan")
+        """Return the probability that a known photo has a larger `known` than an unknown one; NaN if not measurable."""
+        return auroc(self.alike, self.strangers) if len(self.strangers) else float("nan")
 
     def describe(self) -> str:
         """Return the expected error rates in one line."""
@@ -150,8 +205,6 @@ class Calibration:
             return "unknown photos cannot be detected: this needs a class with two photos"
         if not len(self.strangers):
             return f"rejects about {self.rejected:.0%} of your photos; with one class, other rates are unknown"
-        if not self.rejects:
-            return "no photo is rejected as unknown, because this model gives all classes similar probabilities"
         if self.caught < 2 * self.rejected:
             return (
                 f"unknown photos can hardly be distinguished from these classes: rejecting {self.rejected:.0%} "
@@ -164,29 +217,45 @@ class Calibration:
 
 
 def calibrate(
-    errors: Errors,
+    measures: Measures,
     labels: NDArray[np.intp],
-    whole: Shares,
-    distances: Shares,
+    gamma: float,
     false_rejections: float = FALSE_REJECTIONS,
-    others: Shares | None = None,
+    others: Measures | None = None,
 ) -> Calibration:
-    """Calibrate from supports: their errors and distances (n, way), classes and energies (n,).
+    """Calibrate from supports: their measures, and their classes (n,).
 
-    A support's error and distance for its own class must be computed without the support. `others` is the familiarity
-    of photos that are known to belong to none of the classes.
+    A support's error and distance for its own class must be computed without the support. `others` are the measures of
+    photos that are known to belong to none of the classes.
     """
-    others = np.zeros(0) if others is None else others
-    if not len(errors):
-        return Calibration(np.zeros(0), np.zeros(0), false_rejections=false_rejections)
-    is_foreign = np.ones(errors.shape, dtype=bool)
-    is_foreign[np.arange(len(errors)), labels] = False
-    foreign, away = errors[is_foreign].reshape(len(errors), -1), distances[is_foreign].reshape(len(errors), -1)
-    strangers = familiarity(foreign, whole, away) if foreign.shape[1] else np.zeros(0)
-    known = familiarity(errors, whole, distances)
-    found = Calibration(known, strangers, false_rejections=false_rejections, others=others)
-    thresholds = found.rule.thresholds(errors, whole, distances)
-    return replace(found, typical=float(np.median(thresholds)), rejects=bool(thresholds.any()))
+    errors, energies, distances = measures
+    count, way = errors.shape
+    if not count:
+        return Calibration(nothing := np.zeros(0), nothing, nothing, false_rejections=false_rejections)
+
+    def without(dropped: NDArray[np.intp]) -> Shares:
+        kept = np.arange(way) != dropped[:, None]
+        fewer = errors[kept].reshape(count, way - 1), energies, distances[kept].reshape(count, way - 1)
+        return terms(fewer, gamma)
+
+    known = terms(measures, gamma)
+    if way > 1:
+        # Strangers have a class less, which changes their terms; so known photos are compared without another class.
+        strangers, alike = without(labels), without((labels + 1 + np.arange(count) % (way - 1)) % way)
+        if way == 2:
+            strangers[:, COMPARING] = alike[:, COMPARING] = 0
+    else:
+        strangers, alike = np.zeros((0, TERMS)), known
+    weights, bias = fit(alike, strangers)
+    fitted = KnownRule(tuple(weights.tolist()), bias, gamma)
+    own, foreign, fewer = (_sigmoid(side @ weights + bias) for side in (known, strangers, alike))
+    marked = np.zeros(0) if others is None else fitted.known(others)
+    return Calibration(own, foreign, fewer, fitted, false_rejections, marked)
+
+
+def _sigmoid(values: Shares) -> Shares:
+    chances: Shares = 1 / (1 + np.exp(-values.clip(-500, 500)))
+    return chances
 
 
 def without_itself(distances: Shares, labels: Iterable[int | None], counts: Sequence[int] | NDArray[np.intp]) -> Shares:

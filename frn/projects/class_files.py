@@ -136,4 +136,4 @@ def _project(path: Path) -> ClassFiles:
         raise FrnError(f"{path}: has no class with a photo")
     empty = [f"class {name!r} has no photos" for name in classes if name not in members]
     others, model = [photo.path for photo in project.state.others], project.model.locate(path.parent)
-    return ClassFiles(members, others, skipped=empty, project=project, model=model)
+    return ClassFiles(members, others, skipped=empty, notes=list(project.notes), project=project, model=model)

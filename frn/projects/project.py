@@ -11,7 +11,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, get_args
 
@@ -25,7 +25,8 @@ from frn.system.files import decode_json, read_regular, write_atomically
 
 SUFFIX = ".frn.json"
 PROJECT_FORMAT = "frn-project"
-PROJECT_VERSION = 1
+PROJECT_VERSION = 2
+"""Version 2: the threshold is for `known`; in version 1, it was an explained share."""
 MAX_BYTES = 256 << 20
 
 Document = dict[str, Any]
@@ -83,6 +84,8 @@ class Project:
     """The document that was read, including keys that this version does not know."""
     stamp: bytes | None = None
     """The file's bytes; None for a new project."""
+    notes: tuple[str, ...] = ()
+    """What to report about the file as it was read."""
 
 
 def is_project(path: Path) -> bool:
@@ -115,7 +118,14 @@ def load_project(path: Path) -> Project:
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else shorten(error)
         raise FrnError(f"{path}: is a damaged project ({reason}).{_backup_hint(path)}") from error
-    return Project(model, state, document, data)
+    notes = []
+    if version < 2 and state.threshold is not None:
+        notes.append(
+            f"{path}: its threshold, {state.threshold:.0%} explained, is of an earlier version and not used. "
+            "The threshold is now a probability, and calibrated; --threshold sets another one."
+        )
+        state = replace(state, threshold=None)
+    return Project(model, state, document, data, tuple(notes))
 
 
 def save_project(path: Path, project: Project, *, replace: bool = False) -> Project:

@@ -86,7 +86,7 @@ class State:
 
     classes: tuple[ClassEntry, ...] = ()
     threshold: float | None = None
-    """Fraction of a photo that a class must reconstruct; None calibrates it on the examples (`unknown.calibrate`)."""
+    """`known` below which a photo is unknown; None calibrates it on the examples (`unknown.calibrate`)."""
     next_id: int = 1
     model: str = ""
     """Name of the model if changing it is an edit; empty otherwise."""
@@ -310,7 +310,7 @@ class Session:
             self.delete(class_id)
 
     def set_threshold(self, threshold: float | None) -> None:
-        """Set the fraction of a photo that a class must explain; None calibrates it.
+        """Set the probability `known` below which photos are unknown; None calibrates it.
 
         Raises FrnError if it is not between 0 and 1.
         """

@@ -20,11 +20,11 @@ MAX_ERRORS = 60
 def score_page(found: LabelledScore, title: str, command: str, facts: Mapping[str, str]) -> Iterator[str]:
     """Render one page with all numbers and a small image of each wrong prediction; `facts` come at the end."""
     sides = [("photos of these classes", found.known, found.false_rejections)]
-    explained = None
+    known = None
     if found.unknown:
         sides.append(("photos of other classes", found.unknown, found.true_positive_rate))
-        shares = [np.array([answer.explained for answer in part]) for _, part, _ in sides]
-        explained = histograms(shares[0], shares[1], ("these classes", "others"))
+        chances = [np.array([answer.prediction.known for answer in part]) for _, part, _ in sides]
+        known = histograms(chances[0], chances[1], ("these classes", "others"))
     return render(
         "score.html",
         title,
@@ -34,7 +34,7 @@ def score_page(found: LabelledScore, title: str, command: str, facts: Mapping[st
         per_class=[(c.name, c.photos, _share(c.recall), _share(c.precision)) for c in found.per_class],
         confusion=[(name, *row) for name, row in zip(found.classes, found.confusion.tolist(), strict=True)],
         unknown=[(what, len(part), _share(rejected)) for what, part, rejected in sides],
-        explained=explained,
+        known=known,
         wrong=((answer, _thumbnail(answer)) for answer in found.errors[:MAX_ERRORS]),
     )
 

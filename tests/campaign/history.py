@@ -131,12 +131,12 @@ class App:
         answers = {
             answer["path"]: {
                 "scores": [{**score, "id": names[score["id"]]} for score in answer.get("scores", [])],
-                **{key: answer.get(key) for key in ("nearest", "threshold", "unknown", "reason")},
+                **{key: answer.get(key) for key in ("nearest", "known", "unknown", "reason")},
             }
             for answer in controller.query.answers
         }
         counted = {entry.name: [str(s.key) for s in entry.supports] for entry in controller.session.state.classes}
-        shown = (controller.threshold, controller.calibrated, controller.expected, list(controller.reports.values()))
+        shown = (controller.threshold, controller.known, controller.expected, list(controller.reports.values()))
         return failed, answers, counted, sorted(controller.missing), sorted(controller.skipped), shown
 
 
@@ -426,7 +426,7 @@ def doors_agree(world: World, draw: random.Random) -> None:
             np.testing.assert_allclose(shares, shares[0], atol=1e-4, err_msg=f"{line} {by_library} {by_app}")
             np.testing.assert_allclose(by_library[2][row][column], by_app[name][1], atol=1e-4)
         assert line["unknown"] == by_library[3][row] == answer["unknown"]
-        np.testing.assert_allclose(line["threshold"], answer["threshold"], atol=1e-4)
+        assert answer.get("known") == (line["known"] and pytest.approx(line["known"], abs=1e-3))
         assert set(line["probabilities"]) == set(by_app) == set(by_library[0])
 
 

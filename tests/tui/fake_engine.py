@@ -218,7 +218,8 @@ class FakeEngine(EngineClient):
         unread = [path for path in unread if path not in away]
         if not unread:  # on an error, the classes stay unchanged
             self.classes = state
-        about = {"threshold": threshold, "calibrated": 0.4, "expected": "rejects about 5% of your photos"}
+        known = {support["key"]: 0.5 for entry in state["classes"] for support in entry["supports"]}
+        about = {"threshold": threshold, "known": known, "expected": "rejects about 5% of your photos"}
         return {"reports": reports, **about, "unread": unread, "away": away, "unranked": 0}
 
     def op_query(self, tell: OnEvent, paths: list[str], jointly: bool = False) -> None:
@@ -275,6 +276,7 @@ class FakeEngine(EngineClient):
         answer |= {
             "nearest": best["supports"][0]["key"],
             "scores": scores,
+            "known": scores[0]["explained"],
             "unknown": threshold > scores[0]["explained"],
         }
         if alone:

@@ -14,7 +14,7 @@ import onnx
 
 from frn.errors import FrnError
 from frn.features.extractor import Extractor
-from frn.inference.unknown import LEAST_DISTANCE, NEVER, RIVALS, RejectRule
+from frn.inference.unknown import LEAST_DISTANCE, LEAST_ERROR, NEVER, RIVALS, TINY, KnownRule
 from frn.ridge.enrolment import Centres, EnrolledClass, JoinedClasses
 from frn_export.graphs.builder import FLOAT, STRING, UINT8, GraphBuilder, Shape
 from frn_export.graphs.enrolled_head import HeadClasses, write_logits
@@ -38,33 +38,34 @@ def require_text(names: Iterable[str]) -> None:
 
 
 def scores_graph(extractor: Extractor, classes: Mapping[str, EnrolledClass], gamma: float) -> onnx.ModelProto:
-    """Build the classes alone: `feature_map` (n, r, d) to the outputs of `batch_graph`, without the threshold.
+    """Build the classes alone: `feature_map` (n, r, d) to the outputs of `batch_graph`, without `known`.
 
     Raises FrnError if there are no classes.
     """
     graph = GraphBuilder("s_")
     outputs = _score(graph, classes, extractor, gamma)
     inputs: Outputs = {"feature_map": (FLOAT, ("n", *extractor.shape))}
-    return graph.model(inputs, outputs, _names(classes), name="scores", kind=SCORES_FORMAT)
+    return graph.model(inputs, outputs, _metadata(classes), name="scores", kind=SCORES_FORMAT)
 
 
-def batch_graph(extractor: Extractor, classes: Classes, *, rule: RejectRule, gamma: float) -> onnx.ModelProto:
+def batch_graph(extractor: Extractor, classes: Classes, *, rule: KnownRule, gamma: float) -> onnx.ModelProto:
     """Build a classifier of prepared images.
 
     The graph maps `images` float32 (n, 3, S, S) RGB in [0, 1] to `label` (n) of strings, `probability`, `class_error`,
-    `explained` (n, way), `threshold` (n) that the largest `explained` must reach, and `error_map` (n, way, h, w).
-    Heads other than FRN's have no error map. Raises FrnError if there are no classes.
+    `explained` (n, way), `known` (n), and `error_map` (n, way, h, w). An image is unknown if its `known` is below the
+    threshold in the metadata, `frn.threshold`. Heads other than FRN's have no error map. Raises FrnError if there are
+    no classes.
     """
     graph = GraphBuilder("s_")
     graph.include(onnx.load_model_from_string(extractor.data).graph)
     outputs = _score(graph, classes, extractor, gamma, rule)
     side = extractor.transform.size
     inputs: Outputs = {"images": (FLOAT, ("n", 3, side, side))}
-    return graph.model(inputs, outputs, _names(classes), name="batch_classifier", kind=BATCH_FORMAT)
+    return graph.model(inputs, outputs, _metadata(classes, rule), name="batch_classifier", kind=BATCH_FORMAT)
 
 
 def classifier_graph(
-    features: bytes, classes: Classes, *, rule: RejectRule = NEVER, gamma: float | None = None
+    features: bytes, classes: Classes, *, rule: KnownRule = NEVER, gamma: float | None = None
 ) -> onnx.ModelProto:
     """Build `classifier.onnx`: `image` uint8 (height, width, 3) RGB to the outputs of `batch_graph` for this image.
 
@@ -88,15 +89,16 @@ def classifier_graph(
         graph.node("Squeeze", f"batch_{name}", graph.ints(0), output=name)
     outputs: Outputs = {name: (kind, shape[1:]) for name, (kind, shape) in of_batch.items()}
     inputs: Outputs = {"image": (UINT8, ("height", "width", 3))}
-    return graph.model(inputs, outputs, _names(classes), name="classifier", kind=CLASSIFIER_FORMAT)
+    return graph.model(inputs, outputs, _metadata(classes, rule), name="classifier", kind=CLASSIFIER_FORMAT)
 
 
 def _listed(classes: Classes) -> list[str]:
     return list(classes.pools if isinstance(classes, HeadClasses) else classes)
 
 
-def _names(classes: Classes) -> dict[str, str]:
-    return {"frn.classes": json.dumps(_listed(classes), ensure_ascii=False)}
+def _metadata(classes: Classes, rule: KnownRule | None = None) -> dict[str, str]:
+    threshold = {"frn.threshold": json.dumps(rule.threshold)} if rule else {}
+    return {"frn.classes": json.dumps(_listed(classes), ensure_ascii=False)} | threshold
 
 
 def _score(
@@ -104,10 +106,10 @@ def _score(
     classes: Classes,
     extractor: Extractor,
     gamma: float,
-    rule: RejectRule | None = None,
+    rule: KnownRule | None = None,
     prefix: str = "",
 ) -> Outputs:
-    """Map `feature_map` (n, r, d) to the outputs, and return them; there is no threshold without a rule.
+    """Map `feature_map` (n, r, d) to the outputs, and return them; there is no `known` without a rule.
 
     For heads other than FRN's, the energy of each image is 1 (`inference.scorers`).
     """
@@ -118,7 +120,7 @@ def _score(
         more = graph.constant(np.zeros((1, *extractor.shape), np.float32))  # some traced nodes need a photo
         logits = write_logits(graph, classes, graph.node("Concat", "feature_map", more, axis=0))
         logits = graph.node("Slice", logits, graph.ints(0), graph.ints(-1), graph.ints(0))
-        near = graph.constant(1.0)
+        distances = ""
         graph.node("Neg", graph.node("LogSoftmax", logits, axis=1), output=class_error)
         size = graph.node("Concat", graph.node("Shape", logits, start=0, end=1), graph.ints(1), axis=0)
         energy = graph.node("Expand", graph.constant(1.0), size)
@@ -144,17 +146,17 @@ def _score(
         if allowed:  # as in `ClassScorer.class_error`
             graph.node("Add", mean, graph.node("Mul", energy, graph.constant(allowances)), output=class_error)
         logits = graph.node("Mul", class_error, graph.constant(-gamma))
-        near = _nearest(graph, classes) if rule else ""
+        distances = _distances(graph, classes) if rule and rule.weights else ""
     whole = graph.node("Max", energy, graph.constant(float(np.finfo(np.float32).tiny)))  # n, 1
     share = graph.node("Div", graph.node("Sub", energy, class_error), whole)
     graph.node("Relu", share, output=f"{prefix}explained")  # as `unknown.explained`
-    graph.node("Softmax", logits, axis=1, output=f"{prefix}probability")
+    chances = graph.node("Softmax", logits, axis=1, output=f"{prefix}probability")
     best = graph.node("ArgMin", class_error, axis=1, keepdims=0)
     graph.node("Gather", graph.constant(np.array(names, dtype=object)), best, output=f"{prefix}label")
     if rule:
-        outputs["threshold"] = (FLOAT, ("n",))
-        flat, above = (graph.node("Reshape", each, graph.ints(-1)) for each in (energy, whole))
-        _require_explained(graph, class_error, flat, above, near, len(names), rule, f"{prefix}threshold")
+        outputs["known"] = (FLOAT, ("n",))
+        known = _write_known(graph, rule, class_error, energy, chances, distances, len(names))
+        graph.node("Identity", known, output=f"{prefix}known")
     if not isinstance(classes, HeadClasses):
         outputs["error_map"] = (FLOAT, ("n", len(names), h, w))
     return outputs
@@ -185,31 +187,47 @@ def class_sums(graph: GraphBuilder, classes: JoinedClasses, products: str) -> st
     return graph.node("ReduceSum", gathered, graph.ints(3), keepdims=0)
 
 
-def _nearest(graph: GraphBuilder, classes: Mapping[str, EnrolledClass]) -> str:
-    """Return the distances (n) from the mean location to the nearest class, as `Centres.distance` does."""
+def _distances(graph: GraphBuilder, classes: Mapping[str, EnrolledClass]) -> str:
+    """Return the distances (n, way) from the mean location to the classes, as `Centres.distance` does."""
     centres = Centres.of(classes.values())
     mean = graph.node("ReduceMean", "feature_map", graph.ints(1), keepdims=0)
     own = graph.node("Sub", mean, graph.constant(centres.origin.astype(np.float32)))
     products = graph.node("MatMul", own, graph.constant((-2 * centres.offsets.T).astype(np.float32)))
     beside = graph.node("Add", products, graph.constant(np.square(centres.offsets).sum(1).astype(np.float32)))
-    least = graph.node("ReduceMin", beside, graph.ints(1), keepdims=0)
-    square = graph.node("ReduceSumSquare", own, graph.ints(1), keepdims=0)
-    distance = graph.node("Div", graph.node("Add", square, least), graph.constant(centres.scale))
-    return graph.node("Max", distance, graph.constant(LEAST_DISTANCE))
+    square = graph.node("ReduceSumSquare", own, graph.ints(1), keepdims=1)
+    return graph.node("Div", graph.node("Add", square, beside), graph.constant(centres.scale))
 
 
-def _require_explained(
-    graph: GraphBuilder, class_error: str, energy: str, whole: str, near: str, way: int, rule: RejectRule, output: str
-) -> None:
-    """Add `RejectRule.thresholds` (n), from errors (n, way), energies and distances (n); `whole` is above zero."""
-    rivals = energy
-    if rule.weight and way > 1:
-        count = min(RIVALS + 1, way)
-        least, _ = graph.outputs("TopK", 2, class_error, graph.ints(count), axis=-1, largest=0)
-        others = graph.node("Slice", least, graph.ints(1), graph.ints(count), graph.ints(-1))
-        # onnxruntime fails on an axis of -1 at n = 0
-        rivals = graph.node("Relu", graph.node("ReduceMean", others, graph.ints(1), keepdims=0))
-    rivals = graph.node("Div", rivals, near) if rule.weight else rivals
-    power = graph.node("Pow", graph.node("Div", rivals, whole), graph.constant(rule.weight))
-    needed = graph.node("Sub", graph.constant(1.0), graph.node("Mul", power, graph.constant(1 - rule.least)))
-    graph.node("Relu", needed, output=output)
+def _write_known(
+    graph: GraphBuilder, rule: KnownRule, class_error: str, energy: str, chances: str, distances: str, way: int
+) -> str:
+    """Add `KnownRule.known` (n) from errors, probabilities and distances (n, way) and energies (n, 1)."""
+    if not rule.weights:
+        size = graph.node("Shape", class_error, start=0, end=1)
+        return graph.node("Expand", graph.constant(float("nan")), size)
+
+    def log(value: str) -> str:
+        return graph.node("Log", value)
+
+    def part(values: str, start: int, end: int) -> str:
+        return graph.node("Slice", values, graph.ints(start), graph.ints(end), graph.ints(1))
+
+    tiny, count = graph.constant(TINY), min(RIVALS + 1, way)
+    shares = graph.node("Div", graph.node("Add", class_error, tiny), graph.node("Add", energy, tiny))
+    shares = graph.node("Max", shares, graph.constant(LEAST_ERROR))
+    least, _ = graph.outputs("TopK", 2, shares, graph.ints(count), axis=1, largest=0)
+    best = log(part(least, 0, 1))
+    terms = {0: graph.node("Neg", best)}
+    if way > 1:
+        rivals = graph.node("ReduceMean", part(least, 1, count), graph.ints(1), keepdims=1)
+        terms |= {1: graph.node("Sub", log(rivals), best), 2: graph.node("Sub", log(part(least, 1, 2)), best)}
+        terms[3] = log(graph.node("ReduceMax", chances, graph.ints(1), keepdims=1))
+    if distances:
+        clipped = graph.node("Clip", distances, graph.constant(LEAST_DISTANCE), graph.constant(1 / LEAST_DISTANCE))
+        near = graph.node("Neg", log(clipped))
+        terms[4] = graph.node("ReduceMax", near, graph.ints(1), keepdims=1)
+        terms[5] = graph.node("GatherElements", near, graph.node("ArgMin", class_error, axis=1, keepdims=1), axis=1)
+    weights = np.array([[rule.weights[place]] for place in terms], np.float32)
+    score = graph.node("MatMul", graph.node("Concat", *terms.values(), axis=1), graph.constant(weights))
+    score = graph.node("Add", score, graph.constant(rule.bias))
+    return graph.node("Sigmoid", graph.node("Reshape", score, graph.ints(-1)))

@@ -56,7 +56,7 @@ export class Model {
     return new Float32Array(feature_map.data);
   }
 
-  // Score a feature map with all classes, best first: { name, error, explained, probability, errorMap }.
+  // Score a feature map with all classes, best first: { name, error, explained, probability, known, errorMap }.
   async score(map, classes) {
     const found = new Array(classes.length);
     const energy = square(map) / this.r;
@@ -86,26 +86,36 @@ export class Model {
     const weights = found.map(({ error }) => Math.exp(-this.page.gamma * (error - least)));
     const total = weights.reduce((sum, weight) => sum + weight, 0);
     found.forEach((entry, i) => (entry.probability = weights[i] / total));
-    const needed = this.#needed(found.map(({ error }) => error), energy, this.#nearest(map, classes));
-    found.forEach((entry) => (entry.needed = needed));
+    const known = this.#known(found, energy, this.#distances(map, classes));
+    found.forEach((entry) => (entry.known = known));
     return found.sort((a, b) => a.error - b.error);
   }
 
-  // The share of a photo that a class must explain, as in `RejectRule.thresholds` of frn/inference/unknown.py.
-  #needed(errors, energy, near) {
-    const { least, weight } = this.page.rule;
-    const next = [...errors].sort((a, b) => a - b).slice(1, 6);
-    const rivals = next.length ? Math.max(0, next.reduce((sum, error) => sum + error, 0) / next.length) : energy;
-    return Math.max(0, 1 - (1 - least) * (energy ? rivals / near / energy : 1) ** weight);
+  // The probability that a photo belongs to one of the classes, as `KnownRule.known` of frn/inference/unknown.py; NaN if
+  // it cannot be known.
+  #known(found, energy, distances) {
+    const { weights, bias } = this.page.rule;
+    if (!weights.length) return NaN;
+    const log = (error) => Math.log(Math.max((error + 1e-12) / (energy + 1e-12), 1e-4));
+    const ranked = [...found.keys()].sort((a, b) => found[a].error - found[b].error);
+    const [best, second, ...others] = ranked.slice(0, 6).map((i) => log(found[i].error));
+    const rivals = [second, ...others].map(Math.exp);
+    const near = distances.map((distance) => -Math.log(Math.min(Math.max(distance, 1e-6), 1e6)));
+    const compared = found.length < 2 ? [0, 0, 0] : [
+      Math.log(rivals.reduce((sum, share) => sum + share, 0) / rivals.length) - best,
+      second - best,
+      Math.log(found[ranked[0]].probability),
+    ];
+    const terms = [-best, ...compared, Math.max(...near), near[ranked[0]]];
+    return 1 / (1 + Math.exp(-terms.reduce((sum, term, i) => sum + weights[i] * term, bias)));
   }
 
-  // Squared distance from the mean of a map's feature vectors to the nearest class (`Centres.distance` in frn/ridge/enrolment.py).
-  #nearest(map, classes) {
+  // Squared distances from the mean of a map's feature vectors to the classes (`Centres.distance` in frn/ridge/enrolment.py).
+  #distances(map, classes) {
     const mean = this.#mean([map]);
     const centres = classes.map(({ centre, maps }) => centre ?? this.#mean(maps));
     const scale = centres.reduce((sum, centre) => sum + square(centre), 0) / centres.length || 1;
-    const distance = (centre) => square(centre.map((value, i) => value - mean[i])) / scale;
-    return Math.max(1e-6, Math.min(...centres.map(distance)));
+    return centres.map((centre) => square(centre.map((value, i) => value - mean[i])) / scale);
   }
 
   // The mean feature vector (d) over all locations of the maps.

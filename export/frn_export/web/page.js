@@ -101,7 +101,7 @@ async function rescore(answer) {
 function showAnswer(answer) {
   const { card, found, name } = answer;
   const best = found[0];
-  const unknown = best && best.explained < best.needed;
+  const unknown = best && best.known < model.page.rule.threshold;
   const canvas = element("canvas", { role: "img", ariaLabel: best ? `${name}: ${unknown ? "unknown" : best.name}` : name });
   draw(canvas, answer.picture, model.page, by("maps").checked ? best?.errorMap : null);
   const title = element("p", { className: "title" });
@@ -112,9 +112,9 @@ function showAnswer(answer) {
     const meter = element("meter", { min: 0, max: 1, value: entry.probability, ariaLabel: entry.name });
     return element("li", {}, element("span", { textContent: entry.name }), meter, element("span", { textContent: percent(entry.probability) }));
   }));
-  const explained = best ? `${percent(best.explained, 0)} explained${unknown ? `, ${percent(best.needed, 0)} needed` : ""}` : "";
-  card.replaceChildren(canvas, title, bars, element("p", { className: "faint", textContent: `${explained} · ${name}` }), correction(answer, best, unknown));
-  Object.assign(card.dataset, { photo: name, label: best?.name ?? "", probability: best?.probability ?? "", explained: best?.explained ?? "", unknown: Boolean(unknown) });
+  const known = best && best.known === best.known ? `${percent(best.known, 0)} known · ` : "";
+  card.replaceChildren(canvas, title, bars, element("p", { className: "faint", textContent: `${known}${name}` }), correction(answer, best, unknown));
+  Object.assign(card.dataset, { photo: name, label: best?.name ?? "", probability: best?.probability ?? "", known: best?.known ?? "", unknown: Boolean(unknown) });
 }
 
 function correction(answer, best, unknown) {

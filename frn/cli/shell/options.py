@@ -59,7 +59,7 @@ Threshold = Annotated[
     typer.Option(
         parser=share,
         metavar="SHARE",
-        help="Reject photos with an explained share below this (0: none).",
+        help="Label photos unknown below this `known` (0: none).",
         show_default="calibrated from the example photos",
     ),
 ]

@@ -1,5 +1,6 @@
 """`frn classify`: label photos by example."""
 
+import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -213,10 +214,11 @@ def _show(image: str, prediction: "Prediction", top: int) -> None:
     from rich.text import Text
 
     screen = console.stdout()
-    label, share = prediction.label, prediction.explained[prediction.label]
-    verdict = ("unknown", f" ({share:.1%} explained by {console.printable(label)}; {prediction.threshold:.1%} needed)")
+    label, known = prediction.label, f"{prediction.known:.0%} known"
+    verdict = ("unknown", f" ({known}; nearest: {console.printable(label)})")
     if not prediction.unknown:
-        verdict = (console.printable(label), f" {prediction.probabilities[label]:.1%} ({share:.0%} explained)")
+        known = "" if math.isnan(prediction.known) else f" ({known})"
+        verdict = (console.printable(label), f" {prediction.probabilities[label]:.1%}{known}")
     if prediction.example_of:
         verdict = (verdict[0], f"{verdict[1]}, an example of {console.printable(prediction.example_of)} (ignored here)")
     if prediction.near_copy_of:

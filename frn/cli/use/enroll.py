@@ -132,9 +132,7 @@ def _show(out: Path, classifier: "Classifier") -> None:
             cells = (f"{shares.mean():.0%} on average", f"{shares.min():.0%} {least}")
         rows.append((entry.name, str(len(entry.supports)), *cells))
     console.print_table(("class", "images", "explained by the others", "least explained"), rows)
-    console.stdout().print(
-        f"{console.printable(str(out))}: typical threshold for unknown photos: {classifier.threshold:.0%} explained"
-    )
+    console.stdout().print(f"{console.printable(str(out))}: photos below {classifier.threshold:.0%} known are unknown")
     show_expected(classifier)
     for line in advise(classifier):
         console.stdout().print(f"useful: {console.printable(line)}")

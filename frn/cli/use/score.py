@@ -154,7 +154,7 @@ def _show(found: "LabelledScore", classifier: "Classifier") -> None:
         f"expected calibration error {100 * found.reliability.error:.1f} points"
     )
     threshold, rejected = classifier.threshold, found.false_rejections
-    told = f"labelled unknown (typically below {threshold:.0%} explained): {rejected:.1%} of the known photos"
+    told = f"labelled unknown (below {threshold:.0%} known): {rejected:.1%} of the photos of your classes"
     if found.unknown:
         caught = f"{found.true_positive_rate:.1%} of {len(found.unknown)} photos from other classes"
         told += f", {caught}; AUROC {100 * found.auroc:.1f}%"

@@ -22,7 +22,7 @@ from frn.models.zoo import assets_folder
 
 SAMPLES = assets_folder() / "samples"
 QUERIES = sorted((SAMPLES / "queries").iterdir())[:7]
-OUTPUTS = ["label", "probability", "class_error", "explained", "threshold", "error_map"]
+OUTPUTS = ["label", "probability", "class_error", "explained", "known", "error_map"]
 
 
 @pytest.fixture(scope="module")
@@ -36,14 +36,14 @@ def test_batch_gives_the_same_results_as_single_images(classifier: Classifier) -
     graph = batch_graph(extractor, classifier.classes, rule=classifier.rule, gamma=classifier.head.gamma)
     session = open_session(graph.SerializeToString(), "batch", device="cpu", threads=1)
     images = crops.transpose(0, 3, 1, 2).astype(np.float32) / 255
-    label, probability, error, explained, threshold, maps = run_session(session, OUTPUTS, {"images": images})
+    label, probability, error, explained, known, maps = run_session(session, OUTPUTS, {"images": images})
     for i, feature_map in enumerate(extractor.feature_maps(crops)):
         alone = classifier.predict(feature_map)
         assert label[i] == alone.label
         np.testing.assert_allclose(probability[i], list(alone.probabilities.values()), atol=1e-4)
         np.testing.assert_allclose(error[i], list(alone.errors.values()), rtol=1e-4)
         np.testing.assert_allclose(explained[i], list(alone.explained.values()), atol=1e-4)
-        assert threshold[i] == pytest.approx(alone.threshold, abs=1e-4)
+        assert known[i] == pytest.approx(alone.known, abs=1e-4)
         np.testing.assert_allclose(maps[i], classifier.error_maps(feature_map), rtol=1e-3, atol=1e-4)
 
 

@@ -18,7 +18,7 @@ from frn.errors import FrnError
 from frn.features.extractor import Extractor
 from frn.images.transforms import EvaluationTransform
 from frn.inference.classifier import Classifier, Prediction
-from frn.inference.unknown import RejectRule
+from frn.inference.unknown import KnownRule
 from frn.models.header import ModelConfig
 from frn.models.model import Model
 from frn.ridge.enrolment import ClassScorer, energy, enroll
@@ -148,31 +148,34 @@ def test_classifier_file_gives_the_same_answers_as_the_classifier(features: byte
     for path, prediction in classifier.classify(paths):
         assert isinstance(prediction, Prediction)
         pixels = np.asarray(Image.open(path).convert("RGB"))
-        label, probability, error, explained, threshold, error_map = run.run(None, {"image": pixels})
+        label, probability, error, explained, known, error_map = run.run(None, {"image": pixels})
         assert str(label) == prediction.label
         np.testing.assert_allclose(probability, list(prediction.probabilities.values()), atol=5e-3)
         np.testing.assert_allclose(error, list(prediction.errors.values()), rtol=2e-3)
         np.testing.assert_allclose(explained, list(prediction.explained.values()), atol=2e-3)
-        assert threshold == pytest.approx(prediction.threshold, abs=2e-3)
+        assert known == pytest.approx(prediction.known, abs=5e-3)
         maps = classifier.extractor.feature_maps(classifier.extractor.transform(Image.open(path))[None])
         expected = ClassScorer(list(classifier.classes.values())).location_error(maps)[0].T.reshape(5, 4, 4)
         np.testing.assert_allclose(error_map, expected, rtol=2e-3, atol=1e-3)
     metadata = run.get_modelmeta().custom_metadata_map
     assert json.loads(metadata["frn.classes"]) == list(classifier.classes)
+    assert float(metadata["frn.threshold"]) == classifier.threshold > 0
 
 
 @pytest.mark.parametrize("way", [1, 2, 9])
-@pytest.mark.parametrize("rule", [RejectRule(0.4), RejectRule(0.3, 0.5)])
-def test_classifier_file_uses_the_same_threshold_rule(features: bytes, way: int, rule: RejectRule) -> None:
+@pytest.mark.parametrize("weights", [(), (1.0, 0.5, 0.25, 0.7, 0.3, 0.2)])
+def test_classifier_file_knows_photos_as_the_rule_does(features: bytes, way: int, weights: tuple[float, ...]) -> None:
+    rule = KnownRule(weights, -1.0, 1.0, 0.4)
     draws, extractor = np.random.default_rng(0), Extractor(features, "m", threads=1)
     classes = {f"{number}": enroll(draws.random((2, *extractor.shape)), HeadParameters(1.0)) for number in range(way)}
     pixels = draws.integers(0, 255, (40, 50, 3), dtype=np.uint8)
-    run = open_session(classifier_graph(features, classes, rule=rule).SerializeToString())
+    run = open_session(classifier_graph(features, classes, rule=rule, gamma=1.0).SerializeToString())
     maps = extractor.feature_maps(extractor.transform(Image.fromarray(pixels))[None])
     scorer = ClassScorer(list(classes.values()))
-    expected = rule.thresholds(scorer.class_error(maps), energy(maps), scorer.centres.distance(maps))
-    (threshold,) = run.run(["threshold"], {"image": pixels})
-    np.testing.assert_allclose(threshold, expected[0], atol=2e-3)
+    measures = scorer.class_error(maps).astype(np.float64), energy(maps), scorer.centres.distance(maps)
+    (known,) = run.run(["known"], {"image": pixels})
+    np.testing.assert_allclose(known, rule.known(measures)[0], atol=2e-3)
+    assert json.loads(run.get_modelmeta().custom_metadata_map["frn.threshold"]) == 0.4
 
 
 def test_file_with_many_classes_is_little_larger_than_their_rows(features: bytes) -> None:

@@ -21,14 +21,14 @@ from onnx import helper, numpy_helper
 from frn.estimator.loading import load_extractor
 from frn.features.extractor import Extractor
 from frn.images.transforms import EvaluationTransform
-from frn.inference.unknown import RejectRule
+from frn.inference.unknown import KnownRule
 from frn.models.model import load_model
 from frn.ridge.enrolment import EnrolledClass, enroll
 from frn.ridge.parameters import HeadParameters
 
 LISTINGS = Path(__file__).with_name("listings")
 VERSIONS = ("frn.library", "frn.config")
-RULE = RejectRule(least=0.3, weight=0.5)
+RULE = KnownRule((1.0, 0.5, 0.25, 0.7, 0.3, 0.2), -0.5, 7.0, 0.3)
 
 
 def described(array: np.ndarray) -> str:
@@ -103,7 +103,6 @@ GRAPHS: dict[str, Callable[[], onnx.ModelProto]] = {
     "classifier-70": lambda: classifier_graph(conv4().data, enrolled(70, NEGATIVE)),
     "batch-two": lambda: batch_graph(conv4(), enrolled(2, TRAINED), rule=RULE, gamma=7.0),
     "batch-one": lambda: batch_graph(conv4(), enrolled(1, TRAINED), rule=RULE, gamma=7.0),
-    "batch-least": lambda: batch_graph(conv4(), enrolled(7, TRAINED), rule=RejectRule(least=0.3), gamma=7.0),
     "batch-seven": lambda: batch_graph(conv4(), enrolled(7, TRAINED), rule=RULE, gamma=7.0),
     "batch": lambda: batch_graph(conv4(), enrolled(3, NEGATIVE), rule=RULE, gamma=7.0),
     "scores-70": lambda: scores_graph(conv4(), enrolled(70, NEGATIVE), gamma=7.0),

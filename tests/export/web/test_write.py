@@ -16,6 +16,7 @@ from frn.errors import FrnError
 from frn.estimator.loading import load_classifier, load_extractor
 from frn.features.onnx_runtime import run_session
 from frn.inference.classifier import Classifier
+from frn.inference.unknown import KnownRule
 from frn.models.zoo import assets_folder
 
 RUNTIME = Runtime("1.30.0", b"export {};", b"\0asm")
@@ -31,7 +32,7 @@ def test_page_states_its_model_its_crop_and_its_rule(classifier: Classifier, tmp
     told = json.loads((tmp_path / "page" / "page.json").read_text())
     assert told["channels"] == 64
     assert told["crop"] == {"size": 32, "length": 35, "square": False, "own": True}
-    assert told["rule"] == {"least": classifier.rule.least, "weight": classifier.rule.weight}
+    assert KnownRule(**{**told["rule"], "weights": tuple(told["rule"]["weights"])}) == classifier.rule
     assert told["gamma"] == classifier.head.gamma
     assert re.search('"[0-9a-f]{16}"', (tmp_path / "page" / "sw.js").read_text())
     empty = Classifier(load_extractor("conv4", "cpu"))

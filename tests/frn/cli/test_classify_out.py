@@ -82,7 +82,7 @@ def test_json_csv_and_out_have_the_same_numbers(tmp_path: Path) -> None:
     assert [{name: line[name] for name in line if name not in ("key", "run")} for line in written] == printed
     rows = csv.DictReader((tmp_path / "x.csv").read_text(encoding="utf-8").splitlines())
     for row, line in zip(rows, printed, strict=True):
-        names = ("image", "label", "probability", "explained", "threshold", "unknown")
+        names = ("image", "label", "probability", "known", "unknown", "explained")
         assert [row[name] for name in names] == [str(line[name]) for name in names]
         assert {name: row[f"probability of {name}"] for name in line["errors"]} == {
             name: str(share) for name, share in line["probabilities"].items()

@@ -98,7 +98,9 @@ def test_classify_prints_a_line_per_image_with_errors_and_probabilities(moths: P
             answer["label"] == min(errors, key=errors.__getitem__) == max(probabilities, key=probabilities.__getitem__)
         )
         assert answer["probability"] == max(probabilities.values())
-        assert answer["unknown"] == (float(str(answer["explained"])) < float(str(answer["threshold"])))
+        assert 0 <= float(str(answer["known"])) <= 1
+    below, above = ([float(str(x["known"])) for x in answers if x["unknown"] is side] for side in (True, False))
+    assert max(below, default=0) < min(above)
     unsure = frn("classify", moths / "test", moths / "val" / "moth 20", "--json", "--model", model, "--threshold", 1)
     assert all(answer["unknown"] for answer in lines(unsure))
 

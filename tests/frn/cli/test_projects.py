@@ -57,7 +57,7 @@ def test_project_gives_the_same_answers_as_its_folder(
     by_folder = frn("classify", birds, query, "--model", extractor, "--json")
     by_project = frn("classify", project, query, "--json")  # the project remembers its model
     assert answers(by_project) == answers(by_folder)
-    assert 0 < summary["threshold"] < 1  # the typical threshold; each photo has its own
+    assert 0 < summary["threshold"] < 1
 
 
 def test_missing_photos_are_not_used_and_changed_ones_are_reported(
@@ -194,8 +194,7 @@ def test_photos_of_other_objects_are_unknown(model: str, most: int, tmp_path: Pa
     (stranger,) = answers(frn("classify", samples / "moths", tmp_path / "noise.png", "--json", "--model", model))
     assert stranger["unknown"] is True
     shown = frn("classify", samples / "moths", tmp_path / "noise.png", "--model", model).stdout
-    reason = f"{stranger['explained']:.1%} explained by {stranger['label']}; {stranger['threshold']:.1%} needed"
-    assert reason in shown
+    assert f"unknown ({stranger['known']:.0%} known; nearest: {stranger['label']})" in shown
     (kept,) = answers(
         frn("classify", samples / "moths", tmp_path / "noise.png", "--json", "--model", model, "--threshold", 0)
     )

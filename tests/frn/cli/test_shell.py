@@ -84,7 +84,7 @@ def test_result_is_printed_as_a_table_or_json(words: tuple[object, ...]) -> None
 def test_rows_have_the_columns_of_the_head(tmp_path: Path) -> None:
     frn("classify", MOTHS, PHOTO, "missing.jpg", "--out", tmp_path / "x.csv")
     rows = list(csv.reader((tmp_path / "x.csv").read_text(encoding="utf-8").splitlines()))
-    head = "image,label,probability,explained,threshold,unknown,example_of,near_copy_of,error"
+    head = "image,label,probability,known,unknown,explained,example_of,near_copy_of,error"
     assert ",".join(rows[0]).startswith(f"{head},probability of ")
     assert {len(row) for row in rows} == {len(rows[0])}
     assert rows[2][8].endswith("cannot be read (No such file or directory)")

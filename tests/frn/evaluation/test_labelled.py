@@ -31,9 +31,8 @@ SAMPLES = assets_folder() / "samples"
 
 def answer(truth: str, a: float, *, known: float = 0.9, name: str = "x.jpg") -> Answer:
     """A photo with answer `a` at this probability, and `b` otherwise."""
-    return Answer(
-        Path(name), truth, Prediction({"a": a, "b": 1 - a}, {"a": 1 - a, "b": a}, {"a": known, "b": known}, 0.5, known)
-    )
+    probabilities, errors = {"a": a, "b": 1 - a}, {"a": 1 - a, "b": a}
+    return Answer(Path(name), truth, Prediction(probabilities, errors, {"a": 0.5, "b": 0.5}, known, known < 0.5))
 
 
 COUNTED = LabelledScore(
@@ -80,7 +79,7 @@ def test_output_files_list_every_photo_and_escape_markup() -> None:
     assert "&lt;b&gt;.jpg" in page
     assert "<b>.jpg" not in page
     assert "a &amp; b" in page
-    assert "labelled unknown (40% explained by a)" in page
+    assert "labelled unknown (40% known; nearest: a)" in page
     assert "95%" not in page.partition("Wrong answers")[2], "the probability of a rejected class"
 
 
@@ -176,15 +175,14 @@ def test_answers_are_described_with_their_probability_or_as_unknown() -> None:
     assert answer("a", 0.9).called == "a (90%)"
     assert answer("a", 0.2).called == "b (80%)"
     assert answer("a", 0.9, known=0.5).called == "a (90%)"  # it is at the threshold
-    assert answer("a", 0.9, known=0.49).called == "unknown (49% explained by a)"
-    assert (answer("a", 0.9, known=0.49).explained, answer("b", 0.2).probability) == (0.49, 0.8)
+    assert answer("a", 0.9, known=0.49).called == "unknown (49% known; nearest: a)"
 
 
 def test_rows_have_six_decimals_and_every_probability() -> None:
     scored = LabelledScore(("a", "b"), (answer("b", 2 / 3, known=1 / 3),), (), (), ())
     head, row = "".join(lines(".csv", scored.records, scored.classes, "truth")).splitlines()
-    assert head == "image,truth,label,probability,explained,threshold,unknown,error,probability of a,probability of b"
-    assert row == "x.jpg,b,a,0.666667,0.333333,0.5,True,,0.666667,0.333333"
+    assert head == "image,truth,label,probability,known,unknown,explained,error,probability of a,probability of b"
+    assert row == "x.jpg,b,a,0.666667,0.333333,True,0.5,,0.666667,0.333333"
 
 
 @pytest.mark.parametrize(

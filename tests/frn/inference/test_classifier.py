@@ -166,13 +166,6 @@ def test_next_photos_are_embedded_while_the_current_ones_are_used(
     assert seen == [2, 2, 2, 1]
 
 
-def test_photo_at_the_threshold_is_known() -> None:
-    def explained(share: float) -> Prediction:
-        return Prediction({"a": 1.0}, {"a": 0.5}, {"a": share}, 0.25, 0.0)
-
-    assert [explained(share).unknown for share in (0.25, np.nextafter(0.25, 0), 0.26)] == [False, True, False]
-
-
 @pytest.mark.parametrize("count", [2, 5])
 def test_example_is_classified_by_leave_one_out_in_any_batch(moths: Path, count: int) -> None:
     model = model_of()
@@ -213,7 +206,7 @@ def test_calibration_is_repeated_only_after_a_change(moths: Path) -> None:
     before = classifier.calibration
     assert classifier.calibration is before
     classifier.false_rejections = 0.5
-    assert classifier.calibration.rule.least > before.rule.least
+    assert classifier.calibration.rule.threshold > before.rule.threshold
     classifier.enroll({name: paths[:2] for name, paths in members(moths / "test").items()})
     assert len(classifier.calibration.known) < len(before.known)
 
@@ -227,8 +220,8 @@ def test_photos_marked_as_no_class_are_used_in_the_calibration(moths: Path) -> N
     classifier.enroll_state(replace(state, others=tuple(known)))
     assert classifier.state.others == tuple(known)
     assert len(classifier.calibration.others) == 5
-    assert classifier.calibration.rule.least >= plain.rule.least
-    familiar = [classifier.predict(embedded.maps).familiarity for _, embedded in read(classifier, others[:5])]
+    assert classifier.calibration.rule.threshold >= plain.rule.threshold
+    familiar = [classifier.predict(embedded.maps).known for _, embedded in read(classifier, others[:5])]
     np.testing.assert_allclose(classifier.calibration.others, familiar, rtol=1e-5)
     classifier.enroll({"a": first[:4], "b": second[:4]}, [first[0], others[0]])  # an example does not count
     assert [photo.path for photo in classifier.state.others] == others[:1]
@@ -257,7 +250,7 @@ def test_photos_refine_the_classes_only_if_requested(moths: Path) -> None:
     assert list(classifier.answers(embedded)) == plain
     for ours, theirs in zip(classifier.predict_all(maps, keys), plain, strict=True):
         assert ours.errors == pytest.approx(theirs.errors)
-    assert {each.transductive for each in plain} == {Prediction({}, {}, {}, 0, 0).transductive} == {False}
+    assert {each.transductive for each in plain} == {Prediction({}, {}, {}, 0, False).transductive} == {False}
     assert {each.transductive for each in refined} == {True}
     assert refined[0].errors == pytest.approx(plain[0].errors)  # the example keeps its errors
     assert all(ours.errors != theirs.errors for ours, theirs in zip(refined[1:], plain[1:], strict=True))
@@ -366,7 +359,7 @@ def test_changed_photos_of_a_project_are_named_and_used_as_they_are(moths: Path,
     classifier.enroll({"a": photos, "b": second[:2]})
     state = replace(classifier.state, threshold=0.25)
     assert classifier.enroll_state(state) == []
-    assert (classifier.state, classifier.threshold, classifier.rule.least) == (state, 0.25, 0.25)
+    assert (classifier.state, classifier.threshold, classifier.rule.threshold) == (state, 0.25, 0.25)
     photos[0].write_bytes(first[5].read_bytes())
     notes = classifier.enroll_state(state)
     what = "has changed since it was added; its current content is used"

@@ -19,7 +19,7 @@ from frn.ridge.parameters import HeadParameters
 
 
 def add(file: ResultsFile, name: str) -> None:
-    prediction = Prediction({"x": 1.0}, {"x": 0.5}, {"x": 0.5}, 0.1, 0.5)
+    prediction = Prediction({"x": 1.0}, {"x": 0.5}, {"x": 0.5}, 0.9, False)
     file.add(answer_of(name, prediction), f"key of {name}")
 
 

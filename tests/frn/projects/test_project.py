@@ -142,7 +142,7 @@ def harm(**changes: Any) -> Callable[[dict[str, Any]], object]:
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        (harm(version=2), "of version 2; this program reads up to 1. Install a newer frn"),
+        (harm(version=3), "of version 3; this program reads up to 2. Install a newer frn"),
         (harm(version="x"), "with an unknown version"),
         (harm(format="other"), "is JSON, but not a project"),
         (harm(threshold=7), "the threshold must be a number between 0 and 1"),
@@ -229,7 +229,7 @@ def test_a_project_is_readable_text_indented_by_one_space(tmp_path: Path) -> Non
     path = tmp_path / "x.frn.json"
     save_project(path, Project(MODEL, state(tmp_path)))
     text = path.read_text(encoding="utf-8")
-    assert text.startswith('{\n "format": "frn-project",\n "version": 1,\n "model": {\n  "id": "conv4",\n')
+    assert text.startswith('{\n "format": "frn-project",\n "version": 2,\n "model": {\n  "id": "conv4",\n')
     assert 'jay 🐦 \\"ß\\"' in text
     assert "others" not in json.loads(text)
     assert "tta" not in json.loads(text)["model"]
@@ -314,3 +314,16 @@ def test_saving_the_same_content_again_makes_no_backup(tmp_path: Path) -> None:
     save_project(path, saved)
     assert [entry.name for entry in tmp_path.iterdir()] == ["x.frn.json"]
     assert project.MAX_BYTES == 256 * 2**20
+
+
+def test_a_threshold_of_version_1_is_reported_and_not_used(tmp_path: Path) -> None:
+    path = tmp_path / "x.frn.json"
+    save_project(path, Project(MODEL, state(tmp_path)))
+    assert load_project(path).notes == ()
+    path.write_text(path.read_text(encoding="utf-8").replace('"version": 2', '"version": 1'), encoding="utf-8")
+    project = load_project(path)
+    (note,) = project.notes
+    assert note.startswith(f"{path}: its threshold, 25% explained, is of an earlier version and not used.")
+    assert project.state.threshold is None
+    path.write_text(path.read_text(encoding="utf-8").replace("0.25", "null"), encoding="utf-8")
+    assert load_project(path).notes == ()

@@ -166,7 +166,7 @@ def test_near_copy_of_an_example_is_reported_wherever_it_is_classified(tmp_path:
 
 
 def test_probability_of_a_rejected_class_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither text, page nor drawing of an unknown photo shows it; they show the explained share."""
+    """Neither text, page nor drawing of an unknown photo shows it; they show how well it is known."""
     from frn.report import heat_maps
 
     photo, page = next((SAMPLES / "queries").iterdir()), tmp_path / "out.html"
@@ -179,14 +179,14 @@ def test_probability_of_a_rejected_class_is_not_shown(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(heat_maps, "sheet", sheet)
     words = (SAMPLES / "moths", photo, "--model", "conv4")
-    told = frn("classify", *words, "--threshold", "99", "--report", page, "--json")
+    told = frn("classify", *words, "--threshold", "100", "--report", page, "--json")
     assert json.loads(told.stdout)["unknown"]
     shares = [f"{share:.1%}" for share in json.loads(told.stdout)["probabilities"].values()]
-    text = frn("classify", *words, "--threshold", "99").stdout + page.read_text(encoding="utf-8").partition("<main")[2]
-    assert "explained" in text
+    text = frn("classify", *words, "--threshold", "100").stdout + page.read_text(encoding="utf-8").partition("<main")[2]
+    assert "known" in text
     assert not [share for share in shares if share in text]
     project = tmp_path / "moths.frn.json"
-    frn("enroll", SAMPLES / "moths", "--out", project, "--model", "conv4", "--threshold", "99")
+    frn("enroll", SAMPLES / "moths", "--out", project, "--model", "conv4", "--threshold", "100")
     frn("explain", project, photo, "--maps", "--out", tmp_path / "out.png")
     assert len(notes) > 1
     assert all(note.endswith("% explained") for note in notes)

@@ -80,7 +80,7 @@ async def test_app_opens_the_samples_and_shows_an_answer(lines: Lines, drive_rea
     assert len(driver.counts) == 6
     assert app.controller.session.is_saved  # samples need not be saved
     screen = "\n".join(lines(app))
-    for words in ("eyed footman", "explained, unknown below", "1/18", "▀▀▀▀", DEFAULT_MODEL, "30 photos"):
+    for words in ("eyed footman", "known, unknown below", "1/18", "▀▀▀▀", DEFAULT_MODEL, "30 photos"):
         assert words in screen
     await driver.keys("full_stop")
     assert "2/18" in "\n".join(lines(app))
@@ -196,11 +196,12 @@ async def test_results_threshold_filter_and_help_can_be_opened(
     printed = frn("classify", moths_folder, SAMPLES / "queries", "--json").stdout.splitlines()
     for line in map(json.loads, printed):
         assert answers[line["image"]].pop("final")
-        line["threshold"] = pytest.approx(line["threshold"], abs=2e-6)  # from errors in float32
+        line["known"] = pytest.approx(line["known"], abs=1e-4)  # from errors in float32
         assert [*answers[line["image"]].items()] == [*line.items()]
     await driver.keys("escape")
     (answer,) = (answer for answer in controller.query.answers if answer["path"] == first["image"])
-    assert first["threshold"] == pytest.approx(answer["threshold"], abs=1e-6) != controller.threshold
+    assert first["known"] == pytest.approx(answer["known"], abs=1e-6)
+    assert first["unknown"] == (answer["known"] < controller.threshold)
     await driver.keys("question_mark")
     assert "add photos or a folder" in "\n".join(lines(app))
 

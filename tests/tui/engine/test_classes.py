@@ -46,7 +46,8 @@ def test_classes_give_the_same_answers_as_the_library(engine: Engine, members: d
     library = Classifier(Extractor.open(shipped_extractors()["conv4"], trusted=True, device="cpu", threads=1))
     library.enroll(first(members, 5))
     done = engine.done("classes", state=engine.state(first(members, 5)))
-    assert done["calibrated"] == pytest.approx(library.threshold)
+    assert done["threshold"] == pytest.approx(library.threshold)
+    assert [*done["known"].values()] == pytest.approx(library.calibration.known.tolist(), rel=1e-4)
     assert done["unread"] == done["away"] == []
     for report, shares in zip(done["reports"], library.leave_one_out.values(), strict=True):
         assert list(report["explained"].values()) == pytest.approx(shares.tolist())
@@ -182,7 +183,7 @@ def test_near_copies_in_a_class_count_once_as_in_the_library(
     library.enroll(classes)
     state = engine.state(classes)
     done = engine.done("classes", state=state)
-    assert done["calibrated"] == pytest.approx(library.threshold)
+    assert done["threshold"] == pytest.approx(library.threshold)
     keys = [support["key"] for support in state["classes"][0]["supports"]]
     assert done["reports"][0]["near"] == {keys[1]: keys[3], keys[3]: keys[1]}
     assert list(done["reports"][0]["explained"].values()) == pytest.approx(library.leave_one_out["moth 40"].tolist())
@@ -204,7 +205,6 @@ def test_the_threshold_in_the_state_takes_effect(engine: Engine, members: dict[s
         state = engine.state(first(members, 2), threshold)
         done = engine.done("classes", state=state)
         assert done["threshold"] == threshold
-        assert 0 < done["calibrated"] < 1
         (answer,) = engine.ask("query", paths=[str(members["moth 40"][5])]).told("answer")
         assert answer["unknown"] is unknown
 
@@ -216,7 +216,7 @@ def test_missing_maps_are_reported_and_classes_stay_unchanged(engine: Engine, me
     strange["classes"][0]["supports"][0]["key"] = "f" * 32
     refused = engine.done("classes", state=strange)
     place = strange["classes"][0]["supports"][0]["path"]
-    assert (refused["unread"], refused["calibrated"], refused["reports"]) == ([place], 0.0, [])
+    assert (refused["unread"], refused["known"], refused["reports"]) == ([place], {}, [])
     (answer,) = engine.ask("query", paths=[str(members["moth 40"][5])]).told("answer")
     assert "scores" in answer
 
@@ -241,8 +241,8 @@ def test_photos_of_no_class_change_the_threshold_as_in_the_library(
     (others,) = engine.state({"none": strangers})["classes"]
     state = engine.state(first(members, 2))
     plain, marked = (engine.done("classes", state={**state, **more}) for more in ({}, {"others": others["supports"]}))
-    assert marked["calibrated"] == pytest.approx(library.threshold)
-    assert marked["calibrated"] > plain["calibrated"]
+    assert marked["threshold"] == pytest.approx(library.threshold)
+    assert marked["threshold"] > plain["threshold"]
 
 
 def test_maps_beyond_the_memory_limit_are_read_from_the_store(

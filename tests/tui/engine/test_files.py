@@ -100,7 +100,7 @@ def test_untrained_head_is_tuned_as_in_the_library(
         few = first(members, shot)
         library.enroll(few)
         heads.add(library.head)
-        assert bare.done("classes", state=bare.state(few))["calibrated"] == pytest.approx(library.threshold, abs=1e-6)
+        assert bare.done("classes", state=bare.state(few))["threshold"] == pytest.approx(library.threshold, abs=1e-5)
         ((_, expected),) = library.classify([query])
         assert not isinstance(expected, Exception)
         (answer,) = bare.ask("query", paths=[str(query)]).told("answer")

@@ -57,7 +57,7 @@ def names(review: Review) -> list[str]:
 def item(path: str, verdict: str, sure: float, *, label: str | None = None) -> Reviewed:
     scores = [{"id": 1, "probability": sure, "error": 1.0, "explained": sure / 2}]
     scores.append({"id": 2, "probability": 1 - sure, "error": 1.0, "explained": 0.1})
-    answer: Answer = {"path": path, "scores": scores, "unknown": verdict == "unknown"}  # type: ignore[typeddict-item]
+    answer: Answer = {"path": path, "scores": scores, "known": sure / 2, "unknown": verdict == "unknown"}  # type: ignore[typeddict-item]
     return Reviewed(answer, verdict, label, False, None if label in (None, "none of these") else 1)
 
 
@@ -127,7 +127,7 @@ async def test_one_key_confirms_all_answers_that_are_as_probable(driver: Driver)
 async def test_keys_follow_the_review_order_even_after_the_review_is_closed(driver: Driver) -> None:
     review = await opened(driver)
     assert names(review) == FILES
-    await driver.keys("s", "s")  # least explained first
+    await driver.keys("s", "s")  # least known first
     assert names(review)[:2] == ["bad-2.jpg", "swan-1.jpg"]
     await driver.keys("l", "enter")
     assert shown(driver) == "/queries/swan-1.jpg"
@@ -152,7 +152,7 @@ async def test_escape_shows_all_answers_before_it_closes_the_review(driver: Driv
 
 async def test_keys_of_the_workspace_say_where_they_work(driver: Driver) -> None:
     await driver.keys("D")
-    assert said(driver) == "show or hide the histogram of explained shares: only in the review   L: go there"
+    assert said(driver) == "show or hide the histogram of how well photos are known: only in the review   L: go there"
     review = await opened(driver)
     for key, meaning in (("tab", "next pane"), ("B", "crop the photo"), ("(", "narrow the query pane")):
         await driver.keys(key)
@@ -245,7 +245,7 @@ async def test_threshold_is_set_by_key_number_and_mouse(drive: Drive, lines: Lin
     await opened(driver)
     if not driver.app.screen.query_one(Histogram).display:
         await driver.keys("D")
-    assert "unknown typically below 40.0%: 1 of 5 photos, 0 of 15 examples" in "\n".join(lines(driver.app))
+    assert "unknown below 40.0%: 1 of 5 photos, 0 of 15 examples" in "\n".join(lines(driver.app))
     await driver.pilot.press(*["plus"] * 6)
     await driver.idle()
     assert "unknown below 46.0%: 5 of 5 photos" in "\n".join(lines(driver.app))
@@ -390,7 +390,7 @@ async def test_every_answer_shows_its_rival_class_and_nearest_example(driver: Dr
     await opened(driver)
     await driver.keys("l")
     text = "\n".join(lines(driver.app))
-    assert "jay-10.jpg: jay 0.90, 45% explained · rival owl 0.10 · nearest example jay/jay-0.jpg" in text
+    assert "jay-10.jpg: jay 0.90, 45% known · rival owl 0.10 · nearest example jay/jay-0.jpg" in text
     await driver.keys("enter", "enter")
     assert "rival owl 0.10   nearest jay-0.jpg" in "\n".join(lines(driver.app))
 
@@ -463,12 +463,12 @@ async def test_dropping_can_be_undone_and_the_review_shows_messages(driver: Driv
     assert "/5 " in "\n".join(lines(driver.app))  # five answers are left
 
 
-def test_tile_shows_label_probability_or_explained_share() -> None:
+def test_tile_shows_label_probability_or_how_well_it_is_known() -> None:
     scores = [
         {"id": 1, "probability": 0.9, "error": 1.0, "explained": 0.41},
         {"id": 2, "probability": 0.1, "error": 2.0, "explained": 0.2},
     ]
-    answer: Any = {"path": "/q/1.jpg", "scores": scores, "unknown": False}
+    answer: Any = {"path": "/q/1.jpg", "scores": scores, "known": 0.41, "unknown": False}
     unknown: Any = {**answer, "unknown": True}
     assert Reviewed(answer, "jay", None, is_seen=True).words == "jay 0.90"
     assert Reviewed(answer, "jay", "owl", is_seen=True, label_id=2).words == "owl 0.10"
@@ -578,9 +578,9 @@ async def test_table_shows_an_image_in_each_row_and_is_sorted_by_its_columns(dri
     for _ in range(8):
         await driver.keys("s")
         seen |= {word for word in lines(driver.app)[1].split() if word.endswith("▾")}
-    assert seen == {"fil▾", "answ▾", "prob▾", "expl▾", "lea▾", "riva▾", "near▾"}
+    assert seen == {"fil▾", "answ▾", "prob▾", "know▾", "lea▾", "riva▾", "near▾"}
     assert review.gallery.view == "list"
-    for head, mark in (("expl.", "expl▾"), ("rival", "riva▾"), ("file", "fil▾")):  # a click does the same
+    for head, mark in (("known", "know▾"), ("rival", "riva▾"), ("file", "fil▾")):  # a click does the same
         await driver.pilot.click("#review-columns", offset=(lines(driver.app)[1].index(head) + 1, 0))
         await driver.idle()
         assert mark in lines(driver.app)[1]

@@ -16,14 +16,14 @@ Styles = Callable[[App[Any]], list[list[Style]]]
 Told = list[Message]
 
 BIRDS = [
-    BarRow("blue jay", 0.87, 0.67, 1),
-    BarRow("starling", 0.08, 0.41, 5),
-    BarRow("a class without a key and with a long name", 0.05, 0.2),
+    BarRow("blue jay", 0.87, 1),
+    BarRow("starling", 0.08, 5),
+    BarRow("a class without a key and with a long name", 0.05),
 ]
 
 
 def many(count: int) -> list[BarRow]:
-    return [BarRow(f"class {i}", 1 / count, 0.5, i + 1 if i < 9 else None) for i in range(count)]
+    return [BarRow(f"class {i}", 1 / count, i + 1 if i < 9 else None) for i in range(count)]
 
 
 def chosen(told: Told) -> list[float]:
@@ -49,22 +49,22 @@ def test_bar_for_nan_is_empty() -> None:
 async def test_answer_classes_and_gauge_are_shown(play: Play, lines: Lines) -> None:
     bars = Bars()
     pilot, _ = await play(bars, size=(48, 8))
-    bars.show(BIRDS, 0.63, False)
+    bars.show(BIRDS, 0.67, 0.63, False)
     await pilot.pause()
     assert seen(lines, pilot)[:6] == [
         "▌ blue jay  0.87",
-        "1 blue jay             ████████████▏  0.87   67%",
-        "5 starling             █▏             0.08   41%",
-        "  a class wi…long name ▊              0.05   20%",
+        "1 blue jay                 █████████████▉   0.87",
+        "5 starling                 █▎               0.08",
+        "  a class with…a long name ▊                0.05",
         "██████████████████████████████┆█▏───────────────",
-        "67% explained, unknown below 63%",
+        "67% known, unknown below 63%",
     ]
 
 
 async def test_unknown_photo_is_labelled_unknown(play: Play, lines: Lines) -> None:
     bars = Bars()
     pilot, _ = await play(bars, size=(48, 8))
-    bars.show(BIRDS, 0.7, True)
+    bars.show(BIRDS, 0.67, 0.7, True)
     await pilot.pause()
     assert seen(lines, pilot)[0] == "▌ unknown  (blue jay?)"
 
@@ -72,21 +72,21 @@ async def test_unknown_photo_is_labelled_unknown(play: Play, lines: Lines) -> No
 async def test_shares_that_round_to_the_same_value_get_a_decimal(play: Play, lines: Lines) -> None:
     bars = Bars()
     pilot, _ = await play(bars, size=(48, 8))
-    bars.show([BarRow("wren", 1.0, 0.626)], 0.634, True)
+    bars.show([BarRow("wren", 1.0)], 0.626, 0.634, True)
     await pilot.pause()
-    assert seen(lines, pilot)[3] == "62.6% explained, unknown below 63.4%"
+    assert seen(lines, pilot)[3] == "62.6% known, unknown below 63.4%"
 
 
 async def test_misfits_are_counted(play: Play, lines: Lines) -> None:
     bars = Bars()
     pilot, _ = await play(bars, size=(48, 7))
-    bars.show(many(15), 0.4, False)
+    bars.show(many(15), 0.5, 0.4, False)
     await pilot.pause()
     found = seen(lines, pilot)
     assert found[1].startswith("1 class 0")
     assert found[3].startswith("3 class 2")
     assert found[4] == "… and 12 more"
-    assert found[6] == "50% explained, unknown below 40%"
+    assert found[6] == "50% known, unknown below 40%"
     await pilot.resize_terminal(48, 18)
     assert not any("more" in line for line in seen(lines, pilot))
 
@@ -97,8 +97,8 @@ async def test_every_size_is_filled_exactly(play: Play, lines: Lines, width: int
     pilot, _ = await play(bars, size=(width, 1))
     for height in (1, 2, 3, 4, 12):
         await pilot.resize_terminal(width, height)
-        for rows in ([], [BarRow("🦜\x1b" * 30, 1.0, 1.2)], BIRDS):
-            bars.show(rows, 0.5, unknown=True)
+        for rows in ([], [BarRow("🦜\x1b" * 30, 1.0)], BIRDS):
+            bars.show(rows, 1.2 if len(rows) == 1 else 0.67, 0.5, unknown=True)
             await pilot.pause()
             assert [cell_len(line) for line in lines(pilot.app)] == [width] * height
         if width >= 20:
@@ -112,7 +112,7 @@ async def test_control_characters_in_names_are_escaped(play: Play, lines: Lines)
 
     names = ("\x1b[2J", "a\nb", "\u202eb", "[bold]", "\udcff")
     pilot, _ = await play(bars, size=(60, 10))
-    bars.show([BarRow(name, 0.5, 0.5) for name in names], 0.5, True)
+    bars.show([BarRow(name, 0.5) for name in names], 0.5, 0.5, True)
     await pilot.pause()
     text = lines(pilot.app)
     assert all(char.isprintable() for line in text for char in line)
@@ -122,7 +122,7 @@ async def test_control_characters_in_names_are_escaped(play: Play, lines: Lines)
 async def test_a_click_sets_the_mark(play: Play) -> None:
     bars = Bars()
     pilot, told = await play(bars, size=(101, 8))
-    bars.show(BIRDS, 0.63, False)
+    bars.show(BIRDS, 0.67, 0.63, False)
     await pilot.pause()
     await pilot.click(bars, offset=(25, 4))
     await pilot.click(bars, offset=(10, 2))
@@ -136,7 +136,7 @@ async def test_everything_is_shown_without_colours(
     monkeypatch.setenv("NO_COLOR", "1")
     bars = Bars()
     pilot, _ = await play(bars, size=(48, 8), theme=theme)
-    bars.show(BIRDS, 0.63, True)
+    bars.show(BIRDS, 0.67, 0.63, True)
     await pilot.pause()
     assert seen(lines, pilot)[0] == "▌ unknown  (blue jay?)"
 
@@ -151,10 +151,18 @@ async def test_every_part_has_enough_contrast(play: Play, styles: Styles, theme:
 
     bars = Bars()
     pilot, _ = await play(bars, size=(48, 8), theme=theme)
-    bars.show(BIRDS, 0.63, True)
+    bars.show(BIRDS, 0.67, 0.63, True)
     await pilot.pause()
     for style in {style for line in styles(pilot.app)[:6] for style in line}:
         assert style.color is not None
         assert style.bgcolor is not None
         pair = sorted(luminance(tuple(c.get_truecolor())) for c in (style.color, style.bgcolor))
         assert (pair[1] + 0.05) / (pair[0] + 0.05) >= 3, style
+
+
+async def test_without_a_calibration_the_gauge_says_what_is_missing(play: Play, lines: Lines) -> None:
+    bars = Bars()
+    pilot, _ = await play(bars, size=(48, 8))
+    bars.show(BIRDS, None, 0.0, False)
+    await pilot.pause()
+    assert seen(lines, pilot)[5] == "unknown photos need two photos of a class"

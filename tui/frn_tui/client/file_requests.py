@@ -84,6 +84,8 @@ class Loaded:
     sha256: str
     has_changed: bool = False
     """Whether the file of the open model has changed since it was opened."""
+    notes: tuple[str, ...] = ()
+    """What to report about the file."""
 
 
 class LoadProject(Request[Loaded], op="load", queue="files"):

@@ -134,7 +134,8 @@ class ClassReports(TypedDict):
     reports: list[ClassReport]
     threshold: float
     """Threshold in effect: the state's own, or the calibrated one."""
-    calibrated: float
+    known: dict[str, float]
+    """`known` of the examples by leave-one-out, by key; of up to about a thousand, and of no single ones."""
     expected: str
     """Expected error rates of the calibrated threshold, in a line."""
     unread: list[str]
@@ -176,8 +177,8 @@ class Answer(TypedDict):
     """
     nearest: NotRequired[str]
     """Key of the most similar example of the most likely class."""
-    threshold: NotRequired[float]
-    """Fraction that a class must explain of this photo."""
+    known: NotRequired[float]
+    """Probability that the photo belongs to one of the classes, if it can be known."""
     unknown: NotRequired[bool]
     transductive: NotRequired[bool]
     near_copy: NotRequired[str]
@@ -264,7 +265,7 @@ class ModelScore(TypedDict):
     interval: tuple[float, float]
     """95% interval of their fraction, in [0, 1]."""
     auroc: float | None
-    """Probability that an example is more familiar than a photo of an unknown class; None with one class."""
+    """Probability that an example has a larger `known` than a photo of an unknown class; None with one class."""
     milliseconds: float
     bytes: int
 

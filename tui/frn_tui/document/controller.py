@@ -184,6 +184,7 @@ class Controller(SyncedDocument):
             self.problems.append(
                 Problem(path, "was saved with another version of this model; its classes are enrolled again")
             )
+        self.problems += [Problem(path, note.removeprefix(f"{path}: ")) for note in found.notes]
         self.project, self.origin = None if copy else path, path
         await self.engine.call(file_requests.LockProject(self.project))
         await self.find_missing()

@@ -72,9 +72,13 @@ class Reviewed:
 
     @property
     def words(self) -> str:
-        """The verdict with its probability or, for an unknown photo, with its explained share."""
-        share = percent(self.score["explained"]) if self.score else ""
-        return f"{self.said} {self.certainty or (share if self.label is None else '')}".rstrip()
+        """The verdict with its probability or, for an unknown photo, with how well it is known."""
+        return f"{self.said} {self.certainty or (self.known if self.label is None else '')}".rstrip()
+
+    @property
+    def known(self) -> str:
+        """Probability that the photo belongs to one of the classes; nothing if it cannot be known."""
+        return percent(self.answer["known"]) if "known" in self.answer else ""
 
     @property
     def is_doubtful(self) -> bool:
@@ -154,7 +158,7 @@ def effort(items: Sequence[Reviewed]) -> str:
 ORDERS: dict[str, Callable[[Reviewed], object] | None] = {
     "original order": None,
     "least certain first": lambda item: margin(item.answer),
-    "least explained first": lambda item: best["explained"] if (best := best_score(item.answer)) else -1.0,
+    "least known first": lambda item: item.answer.get("known", -1.0),
     "by class": lambda item: item.said.casefold(),
     "least probable first": lambda item: item.score["probability"] if item.score else -1.0,
     "by nearest example": lambda item: item.answer.get("nearest", ""),
@@ -256,8 +260,8 @@ def records(items: Sequence[Reviewed], state: State) -> Iterator[Record | Unread
             {name: score["probability"] for name, score in by_name.items()},
             {name: score["error"] for name, score in by_name.items()},
             {name: score["explained"] for name, score in by_name.items()},
-            threshold=answer.get("threshold", 0.0),
-            familiarity=math.nan,
+            known=answer.get("known", math.nan),
+            unknown=item.is_unknown,
             example_of=None if item.label_id is None else item.label,
             near_copy_of=near,
             transductive=answer.get("transductive", False),

@@ -41,7 +41,9 @@ class SyncedDocument:
         self.model: Model | None = None
         self.reports: dict[int, ClassReport] = {}
         self.threshold = 0.0
-        self.calibrated, self.expected = 0.0, ""
+        self.expected = ""
+        self.known: dict[str, float] = {}
+        """`known` of the examples by leave-one-out, by key."""
         self.unranked = 0
         """Examples that are not yet compared with all classes, because there are many."""
         self.problems: list[Problem] = []
@@ -225,7 +227,7 @@ class SyncedDocument:
         self.unranked = done["unranked"]
         self._synced = state  # an edit made meanwhile is sent by the next call
         self.reports = {report["id"]: report for report in done["reports"]}
-        self.threshold, self.calibrated, self.expected = done["threshold"], done["calibrated"], done["expected"]
+        self.threshold, self.known, self.expected = done["threshold"], done["known"], done["expected"]
 
     @property
     def _has_examples(self) -> bool:

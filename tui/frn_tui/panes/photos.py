@@ -368,5 +368,5 @@ def _item(support: Support, entry: ClassEntry, report: ClassReport | None, contr
     if rival := report["rival"].get(key):
         better = display_name(controller.names.get(rival[0], "another class"), 24)
         odd = f"; {better} explains {percent(rival[1], 1)} more"
-    mark = "outlier" if rank > 0 or share < controller.calibrated else ""
+    mark = "outlier" if rank > 0 or controller.known.get(key, 1.0) < controller.threshold else ""
     return GalleryItem(path, name, key, mark, f"its class explains {percent(share)}{odd}")  # type: ignore[arg-type]

@@ -67,12 +67,12 @@ class QueryPane(Judging, Arranging, Pane):
         names = controller.names
         numbers = {class_id: number for number, class_id in enumerate(names, 1) if number < 10}
         rows = [
-            BarRow(names[score["id"]], score["probability"], score["explained"], numbers.get(score["id"]), score["id"])
+            BarRow(names[score["id"]], score["probability"], numbers.get(score["id"]), score["id"])
             for score in (answer.get("scores", []) if answer else [])
             if score["id"] in names
         ]
-        threshold = answer.get("threshold", controller.threshold) if answer else controller.threshold
-        self.bars.show(rows, threshold, unknown=bool(answer and answer.get("unknown")))
+        known, unknown = (answer.get("known"), bool(answer.get("unknown"))) if answer else (None, False)
+        self.bars.show(rows, known, controller.threshold, unknown=unknown)
         self.picture.show()
         self.place.update(self._place(answer))
 

@@ -20,17 +20,17 @@ from frn_tui.panes.context import Context
 from frn_tui.panes.picture import LargeView
 from frn_tui.panes.verdicts import Judging, Threshold, rename_class
 from frn_tui.settings.keys import TABLE, KeyedScreen
-from frn_tui.terminal.text import class_keys, count_of, display_name, percent
+from frn_tui.terminal.text import class_keys, count_of, display_name
 from frn_tui.widgets.bars import Histogram
 from frn_tui.widgets.gallery import Gallery, GalleryItem
 from frn_tui.widgets.jobs import JobLine
 
-COLUMNS = ("answer", "prob.", "expl.", "lead", "rival", "nearest example")
+COLUMNS = ("answer", "prob.", "known", "lead", "rival", "nearest example")
 ORDERED_BY = {
     "by file": "file",
     "by class": "answer",
     "least probable first": "prob.",
-    "least explained first": "expl.",
+    "least known first": "known",
     "least certain first": "lead",
     "by rival": "rival",
     "by nearest example": "nearest example",
@@ -164,16 +164,9 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         columns = self.query_one("#review-columns", Static)
         columns.display = self.gallery.view == "list" and not self.has_class("-large")
         columns.update(self._heads(ORDERED_BY.get(arrangement.order, "")))
-        known = [share for report in self.controller.reports.values() for share in report["explained"].values()]
-        threshold = self.threshold.value  # scale by each photo's threshold: unknown ones lie below the mark
-        asked = [
-            max(
-                1 - (1 - best["explained"]) * (1 - threshold) / max(1 - item.answer.get("threshold", threshold), 1e-6),
-                0,
-            )
-            for item in items
-            if (best := best_score(item.answer))
-        ]
+        known = list(self.controller.known.values())
+        asked = [item.answer["known"] for item in items if "known" in item.answer]
+        threshold = self.threshold.value
         own = self.controller.session.state.threshold
         self.histogram.show(known, asked, threshold, "" if own is not None else self.controller.expected)
         self.follow_cursor()
@@ -191,8 +184,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
     def _cells(self, item: Reviewed) -> tuple[str, ...]:
         if best_score(item.answer) is None:
             return (item.said, "", "", "", "", "")
-        share = percent(item.score["explained"]) if item.score else ""
-        numbers, near = (item.certainty, share, f"{margin(item.answer):.2f}"), item.nearest
+        numbers, near = (item.certainty, item.known, f"{margin(item.answer):.2f}"), item.nearest
         return (item.said, *numbers, rival(item.answer, self.controller.names), near.path.name if near else "")
 
     def _heads(self, sorted_by: str) -> str:
@@ -369,9 +361,11 @@ def described(item: Reviewed, names: dict[int, str]) -> str:
     name = display_name(item.path.rpartition("/")[2], 30)
     if best is None:
         return f"{name}: {display_name(item.answer.get('reason', ''))}"
-    share, needed = percent(best["explained"]), percent(item.answer.get("threshold", 0.0))
-    told = f", {share} explained" if item.is_unknown else f" {best['probability']:.2f}, {share} explained"
-    parts = [f"{name}: {display_name(item.verdict, 24)}{told}{f', {needed} needed' * item.is_unknown}"]
+    sure, known = (
+        "" if item.is_unknown else f" {best['probability']:.2f}",
+        f", {item.known} known" if item.known else "",
+    )
+    parts = [f"{name}: {display_name(item.verdict, 24)}{sure}{known}"]
     if other := rival(item.answer, names):
         parts.append(f"rival {display_name(other, 24)}")
     if near := item.nearest:

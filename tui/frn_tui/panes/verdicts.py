@@ -31,7 +31,7 @@ class Threshold:
 
     def set(self, value: float | None, said: str = "") -> None:
         """Set it, and report how many answers were unknown before and are now; several keys in a row count as one."""
-        said = said or f"unknown below {percent(self.value if value is None else value, 1)} explained"
+        said = said or f"unknown below {percent(self.value if value is None else value, 1)} known"
         if self._rejected is None and self.controller.query.answers:
             self._rejected = self.controller.query.rejected
         self.context.edit(lambda session: session.set_threshold(value), said)
@@ -46,7 +46,7 @@ class Threshold:
 
     def action_threshold(self, step: float) -> None:
         value = min(max(round(self.value + step, 3), 0.0), 1.0)
-        self.set(value, f"unknown below {percent(value)} explained")
+        self.set(value, f"unknown below {percent(value)} known")
 
     def action_calibrate(self) -> None:
         self.set(None, f"{CALIBRATED}: {self.controller.expected}")
@@ -59,7 +59,7 @@ class Threshold:
             else:
                 self.set(value, CALIBRATED if value is None else "")
 
-        hint = "minimum explained share, 0 to 100%; empty: calibrate   enter: done   esc: back"
+        hint = "photos less known are unknown, 0 to 100%; empty: calibrate   enter: done   esc: back"
         self.context.ask(AskText("Threshold", f"{100 * self.value:.1f}", hint), typed)
 
 

@@ -53,8 +53,6 @@ class BarRow:
 
     name: str
     probability: float
-    explained: float
-    """Fraction of the photo that the class can reconstruct, in [0, 1]."""
     number: int | None = None
     """Number key that selects the class, 1 to 9."""
     class_id: int = 0
@@ -75,12 +73,13 @@ class Bars(Scale):
         twice: bool
 
     _rows: tuple[BarRow, ...] = ()
+    _known: float | None = None
     _unknown = False
 
-    def show(self, rows: Sequence[BarRow], threshold: float, unknown: bool) -> None:
-        """Replace everything; the most likely row comes first."""
+    def show(self, rows: Sequence[BarRow], known: float | None, threshold: float, unknown: bool) -> None:
+        """Replace everything; the most likely row comes first. `known` is None if it cannot be known."""
         fewer_or_more = len(rows) != len(self._rows)
-        self._rows, self._threshold, self._unknown = tuple(rows), threshold, unknown
+        self._rows, self._known, self._threshold, self._unknown = tuple(rows), known, threshold, unknown
         self.refresh(layout=fewer_or_more and self.styles.auto_dimensions)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
@@ -111,34 +110,32 @@ class Bars(Scale):
         ]
 
     def _bars(self, rows: Sequence[BarRow], width: int) -> list[list[Part]]:
-        detailed = width >= 34
-        room = width - 8 - (6 if detailed else 0)  # width of key, spaces and probability, then of the fraction
+        room = width - 8  # width of key, spaces and probability
         longest = max((cell_len(display_name(row.name)) for row in rows), default=0)
         named = max(min(longest, max(3 * room // 5, 8), room), 0)
         lines = []
         for row in rows:
             name = display_name(row.name, named)
-            share = f"  {percent(row.explained):>4}" if detailed else ""
             line = [
                 (f"{row.number or ' '} ", "bars--muted"),
                 (name + " " * (named - cell_len(name) + 1), "bars--text"),
                 (bar(row.probability, max(room - named, 0)), "bars--bar"),
                 (f" {row.probability:.2f}", "bars--text"),
-                (share, "bars--muted"),
             ]
             lines.append(line)
         return lines
 
     def _gauge(self, width: int) -> list[list[Part]]:
         """Return the scale from 0 to 100% with its mark, and the same as text."""
-        best = max(row.explained for row in self._rows)
+        if self._known is None:
+            return [[], [("unknown photos need two photos of a class", "bars--muted")]]
         mark = round(min(max(self._threshold, 0.0), 1.0) * (width - 1))
-        scale = bar(best, width, rest="─")
+        scale = bar(self._known, width, rest="─")
         line = [*_scale(scale[:mark]), ("┆", "bars--mark"), *_scale(scale[mark + 1 :])]
-        decimals = int(best != self._threshold and percent(best) == percent(self._threshold))  # do not look equal
-        share, limit = percent(best, decimals), percent(self._threshold, decimals)
-        words = f"{share} explained, unknown below {limit}"
-        return [line, [(words if len(words) <= width else f"{share}, unknown < {limit}", "bars--muted")]]
+        differ = self._known != self._threshold and percent(self._known) == percent(self._threshold)
+        known, limit = (percent(share, int(differ)) for share in (self._known, self._threshold))  # do not look equal
+        words = f"{known} known, unknown below {limit}"
+        return [line, [(words if len(words) <= width else f"{known}, unknown < {limit}", "bars--muted")]]
 
     def on_click(self, event: events.Click) -> None:
         offset = event.get_content_offset(self)
@@ -152,13 +149,13 @@ class Bars(Scale):
 
 
 def _scale(text: str) -> list[Part]:
-    """Split a piece of the gauge into the explained part and the rest."""
+    """Split a piece of the gauge into the known part and the rest."""
     full = text.rstrip("─")
     return [(full, "bars--bar"), (text[len(full) :], "bars--muted")]
 
 
 class Histogram(Scale):
-    """Histograms of how much the classes explain of their examples and of queries, on one scale with the threshold."""
+    """Histograms of how well examples and queries are known, on one scale with the threshold."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         f"histogram--{part}" for part in ("known", "asked", "below", "mark", "text")
@@ -168,7 +165,7 @@ class Histogram(Scale):
     _expected = ""
 
     def show(self, known: Sequence[float], asked: Sequence[float], threshold: float, expected: str = "") -> None:
-        """Show the explained shares of examples and queries, the threshold, and its expected error rates."""
+        """Show `known` of examples and queries, the threshold, and its expected error rates."""
         self._known, self._asked, self._threshold, self._expected = tuple(known), tuple(asked), threshold, expected
         self.refresh()
 
@@ -200,7 +197,7 @@ class Histogram(Scale):
     def _words(self) -> str:
         asked, known = (sum(value < self._threshold for value in some) for some in (self._asked, self._known))
         return (
-            f"unknown {'typically ' * bool(self._expected)}below {percent(self._threshold, 1)}: "
+            f"unknown below {percent(self._threshold, 1)}: "
             f"{asked} of {len(self._asked)} photos, "
             f"{known} of {len(self._known)} examples{' · ' * bool(self._expected)}{self._expected}"
         )

@@ -37,16 +37,17 @@ def test_calibration_equals_that_of_the_library_for_any_sizes(
     library = Classifier(Extractor.open(shipped_extractors()["conv4"], trusted=True, device="cpu", threads=1))
     library.enroll(few)
     done = engine.done("classes", state=engine.state(few))
-    assert done["calibrated"] == pytest.approx(library.threshold)
+    assert done["threshold"] == pytest.approx(library.threshold)
     assert [len(report["explained"]) for report in done["reports"]] == [size if size > 1 else 0 for size in sizes]
-    assert (done["unranked"], done["unread"], done["threshold"]) == (0, [], done["calibrated"])
+    assert (done["unranked"], done["unread"]) == (0, [])
+    assert len(done["known"]) == sum(size for size in sizes if size > 1)
 
 
 def test_answer_about_missing_maps_has_no_other_content(engine: Engine) -> None:
     support = {"path": "/x", "key": "f" * 32, "size": 1, "mtime_ns": 1}
     done = engine.done("classes", state={"classes": [{"id": 1, "name": "x", "supports": [support]}]})
     assert done == {
-        "reports": [], "threshold": 0.0, "calibrated": 0.0, "expected": "", "unread": [], "away": ["/x"],
+        "reports": [], "threshold": 0.0, "known": {}, "expected": "", "unread": [], "away": ["/x"],
         "unranked": 0,
     }  # fmt: skip
 

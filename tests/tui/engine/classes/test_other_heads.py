@@ -114,7 +114,7 @@ def test_examples_that_take_too_long_are_compared_by_the_next_call(
     first_call = srm.done("classes", state=state)
     assert first_call["unranked"] == 9
     assert [report["explained"] for report in first_call["reports"]] == [{}, {}, {}]
-    assert first_call["calibrated"] == 0
+    assert first_call["threshold"] == 0
     monkeypatch.setattr(enrolled_classes, "SECONDS", 100.0)
     assert srm.done("classes", state=state) == expected
 

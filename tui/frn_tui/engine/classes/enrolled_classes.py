@@ -112,7 +112,7 @@ class EnrolledClasses:
         if unread or not groups:
             self._current = self._current if groups else None
             return ClassReports(
-                reports=[], threshold=state.threshold or 0.0, calibrated=0.0, expected="", unread=unread, away=away,
+                reports=[], threshold=state.threshold or 0.0, known={}, expected="", unread=unread, away=away,
                 unranked=0,
             )  # fmt: skip
         keys = [key for group in groups for key in group]
@@ -137,7 +137,7 @@ class EnrolledClasses:
             errors = self._reconstruct_all(scorer, groups, maps, job.check)
         distances = classifier.scorer.distances(np.concatenate([*self._means.values()])[:, None], keys)
         energies = classifier.scorer.energy(np.stack([maps[key] for key in keys]))
-        classifier.left_out = _left_out(groups, energies, errors, distances)
+        rows, classifier.left_out = _left_out(groups, energies, errors, distances)
         classifier.threshold_override = state.threshold
         classifier.looks = {key: self.models.looks[key] for key in maps}
         classifier.mark_others(others)
@@ -150,7 +150,7 @@ class EnrolledClasses:
         return {
             "reports": self._report(listed, state, shares, errors, distances, classifier.head.gamma),
             "threshold": classifier.threshold,
-            "calibrated": classifier.calibration.typical,
+            "known": dict(zip([keys[row] for row in rows], classifier.calibration.known.tolist(), strict=True)),
             "expected": classifier.calibration.describe() + origin,
             "unread": [],
             "away": away,
@@ -221,12 +221,17 @@ def _ends(groups: Sequence[Keys]) -> NDArray[np.intp]:
     return np.cumsum([len(group) for group in groups])[:-1]
 
 
-def _left_out(groups: Sequence[Keys], energies: Shares, errors: Array, distances: Array) -> LeaveOneOut:
-    """Return what `Classifier.left_out` holds, from leave-one-out errors and distances (n, way) of all examples."""
+def _left_out(
+    groups: Sequence[Keys], energies: Shares, errors: Array, distances: Array
+) -> tuple[list[int], LeaveOneOut]:
+    """Return the examples for leave-one-out, and what `Classifier.left_out` holds of them.
+
+    The errors and distances (n, way) are those of all examples, by leave-one-out.
+    """
     owners = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
     rows = [row for row, label in enumerate(owners.tolist()) if len(groups[label]) > 1]
     rows = [row for row in rows[:: stride(len(rows))] if np.isfinite(errors[row]).all()]
-    return errors[rows], owners[rows], energies[rows], distances[rows]
+    return rows, (errors[rows], owners[rows], energies[rows], distances[rows])
 
 
 def _compare(

@@ -70,7 +70,7 @@ def _answers(
                 for entry in entries
             ],
             "nearest": classes.nearest(entries[0], each.key, each.maps),
-            "threshold": told.threshold,
+            **({} if math.isnan(told.known) else {"known": told.known}),
             "unknown": told.unknown,
             "transductive": told.transductive,
             "near_copy": told.near_copy_of.key if told.near_copy_of else "",

@@ -32,7 +32,7 @@ class Projects:
         project = load_project(path)
         self._known[path] = project
         model = project.model.locate(path.parent) + SUFFIXES[project.model.tta]
-        return Loaded(project.state, model, project.model.sha256, self._models.has_changed)
+        return Loaded(project.state, model, project.model.sha256, self._models.has_changed, project.notes)
 
     def save(self, request: SaveProject, job: Job) -> None:
         """Write a project file; saved under another name, it keeps its unknown keys."""

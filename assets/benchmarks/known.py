@@ -1,0 +1,94 @@
+"""Compare `known` with the familiarity of earlier versions: AUROC, and the rates of the calibrated threshold.
+
+    python assets/benchmarks/known.py DATA... --split val
+
+For each number of classes and photos, classes of each data set (DATA/val/CLASS/photo) are drawn at random. Other photos
+of these classes are known, those of as many further classes (at least 4) are unknown. In percent, familiarity / known:
+
+    auroc     how well they separate known from unknown photos
+    rejected  known photos below the threshold, which 5% of the examples are below
+    caught    unknown photos below it
+    stated    the share of unknown photos below it that is expected from the examples
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from tune import PHOTOS, QUERIES, features
+
+from frn.estimator.loading import load_extractor
+from frn.inference.unknown import Measures, auroc, calibrate, without_itself
+from frn.ridge.enrolment import ClassScorer, energy, leave_one_out
+from frn.ridge.tuning import Prior, tune_by_leave_one_out
+from frn.ridge.unequal import enroll_all
+
+Floats = NDArray[np.floating]
+SHAPES = ((2, 5), (3, 5), (5, 2), (5, 5), (5, 20), (12, 5), (12, 20), (25, 5), (25, 20))
+COLUMNS = ("auroc", "rejected", "caught", "stated")
+
+
+def familiarity(measures: Measures) -> Floats:
+    """Return 1 - best / sqrt(energy * mean of the next five / nearest distance), the statistic of earlier versions."""
+    errors, energies, distances = measures
+    ranked = np.sort(errors, axis=1)
+    rivals = ranked[:, 1:6].mean(1) if errors.shape[1] > 1 else energies
+    return 1 - ranked[:, 0] / np.sqrt(energies * rivals / distances.min(1).clip(1e-6))
+
+
+def measure(classes: list[Floats], way: int, shot: int, prior: Prior, seed: int) -> Floats:
+    """Return the results of a draw, (4, 2) in percent."""
+    draws = np.random.default_rng(seed)
+    drawn = [draws.permutation(maps) for maps in (classes[place] for place in draws.permutation(len(classes)))]
+    pools = [maps[:shot] for maps in drawn[:way]]
+    known = np.concatenate([maps[shot : shot + QUERIES] for maps in drawn[:way]])
+    unknown = np.concatenate([maps[:QUERIES] for maps in drawn[way : way + max(way, 4)]])
+    head = tune_by_leave_one_out(pools, prior)
+    scorer = ClassScorer(enroll_all(pools, head))
+
+    def measures(maps: Floats) -> Measures:
+        return scorer.class_error(maps).astype(np.float64), energy(maps), scorer.centres.distance(maps)
+
+    labels = np.repeat(np.arange(way), shot)
+    errors, energies, distances = measures(np.concatenate(pools))
+    errors[np.arange(len(labels)), labels] = np.concatenate([leave_one_out(pool, head) for pool in pools])
+    distances = without_itself(distances, labels.tolist(), [shot] * way)
+    found = calibrate((errors, energies, distances), labels, head.gamma)
+    others = np.arange(way) != labels[:, None]
+    foreign = (each[others].reshape(len(labels), -1) for each in (errors, distances))
+    apart = familiarity((next(foreign), energies, next(foreign)))
+    limit = np.quantile(familiarity((errors, energies, distances)), 0.05)
+    before = [familiarity(measures(maps)) for maps in (known, unknown)]
+    after = [found.rule.known(measures(maps)) for maps in (known, unknown)]
+    old = auroc(*before), *((each < limit).mean() for each in (*before, apart))
+    new = auroc(*after), *((each < found.rule.threshold).mean() for each in after), found.caught
+    return 100 * np.array([old, new]).T
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path, nargs="+", help="Data sets.")
+    parser.add_argument("--split", default="val")
+    parser.add_argument("--model", default="frn-photo")
+    parser.add_argument("--draws", type=int, default=6)
+    return parser
+
+
+def main() -> None:
+    """Print a table."""
+    options = parser().parse_args()
+    extractor = load_extractor(options.model, "cpu")
+    sets = [features(extractor, [root / options.split]) for root in options.data]
+    print("| classes x photos | " + " | ".join(COLUMNS) + " |\n|---" + "|---" * len(COLUMNS) + "|")
+    for way, shot in SHAPES:
+        large = [[maps for maps in each if len(maps) >= min(shot + 5, PHOTOS)] for each in sets]
+        large = [each for each in large if len(each) >= way + max(way, 4)]
+        rows = [measure(each, way, shot, extractor.prior, seed) for each in large for seed in range(options.draws)]
+        cells = [" / ".join(f"{value:.1f}" for value in column) for column in np.mean(rows, 0)]
+        print(f"| {way} x {shot} | " + " | ".join(cells) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
