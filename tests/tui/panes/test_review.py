@@ -584,3 +584,21 @@ async def test_table_shows_an_image_in_each_row_and_is_sorted_by_its_columns(dri
         await driver.pilot.click("#review-columns", offset=(lines(driver.app)[1].index(head) + 1, 0))
         await driver.idle()
         assert mark in lines(driver.app)[1]
+
+
+async def test_the_class_of_an_answer_is_renamed_in_the_review(driver: Driver) -> None:
+    await opened(driver)
+    await driver.keys("l", "l", "r")  # the owl
+    await driver.type("barn owl")
+    assert [entry.name for entry in driver.app.controller.session.state.classes] == ["jay", "barn owl", "wren"]
+    assert said(driver) == "renamed owl to barn owl   u: undo"
+
+
+async def test_the_table_shows_images_and_then_one_line_a_row(driver: Driver) -> None:
+    review = await opened(driver)
+    shapes = []
+    for _ in range(3):
+        await driver.keys("g")
+        shapes.append((review.gallery.view, review.gallery._grid.pitch.height))
+    assert shapes[:2] == [("list", 3), ("list", 1)]
+    assert shapes[2][0] == "grid"
