@@ -68,7 +68,8 @@ def version(number: int) -> bytes:
 
 
 def quick(patch: pytest.MonkeyPatch) -> None:
-    """Open each network once, in this process, and build the command line once."""
+    """Open each network once, in this process, build the command line once, and print no progress of slow commands."""
+    patch.setattr("frn.cli.shell.console.EVERY", 1e6)
     opened = cache(OwnModel)
     for kind in ("OwnModel", "ForeignModel"):
         patch.setattr(f"frn.features.extractor.{kind}", opened)
