@@ -23,6 +23,7 @@ from frn.features.feature_cache import Maps
 from frn.features.onnx_runtime import Device, OwnModel
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.enrollment import listed_state
+from frn.inference.explanation import Explanation, explain
 from frn.models.zoo import DEFAULT_MODEL, resolve
 from frn.projects.class_files import class_files
 from frn.projects.project import Document, ModelReference, Project, load_project, save_project
@@ -201,6 +202,15 @@ class FewShotClassifier:
         classifier = self._fitted.classifier
         (found,) = embed_all(classifier.extractor, [photo], classifier)
         return classifier.error_maps(found.maps, found.key)
+
+    def explain(self, photo: Photo, against: object = None) -> Explanation:
+        """Return which parts of a photo decided between its class and another one, and where each was rebuilt from.
+
+        The other class is `against`, or the second best. Raises FrnError as `frn.inference.explanation.explain`.
+        """
+        classifier = self._fitted.classifier
+        (found,) = embed_all(classifier.extractor, [photo])
+        return explain(classifier, found.maps, found.key, None if against is None else str(against))
 
     def score(self, X: Sequence[Photo], y: Iterable[Any]) -> float:  # noqa: N803
         """Return the fraction of photos with the correct label.

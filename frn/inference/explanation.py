@@ -269,13 +269,17 @@ def contributions(query: Array, pool: Real, head: HeadParameters) -> tuple[Array
     if not k:
         return np.zeros((len(query), 0, r)), np.zeros_like(query)
     rows = pool.reshape(-1, d).astype(np.float64)
-    lam, rho = head.lam(len(rows), d), head.rho()
-    along = query @ rows.T  # s_j . q
-    if len(rows) <= d:
-        weights = rho * np.linalg.solve(rows @ rows.T + lam * np.eye(len(rows)), along.T).T
-    else:  # S^T (S S^T + lam I)^-1 = (S^T S + lam I)^-1 S^T
-        weights = rho * np.linalg.solve(rows.T @ rows + lam * np.eye(d), query.T).T @ rows.T
-    return (weights * along).reshape(len(query), k, r), weights @ rows
+    weights = query @ weights_of(rows, head).T
+    return (weights * (query @ rows.T)).reshape(len(query), k, r), weights @ rows
+
+
+def weights_of(rows: Array, head: HeadParameters) -> Array:
+    """Return rho (S S^T + lam I)^-1 S of pool rows S (p, d), whose products with a location q are its weights w."""
+    p, d = rows.shape
+    lam, rho = head.lam(p, d), head.rho()
+    if p <= d:
+        return rho * np.asarray(np.linalg.solve(rows @ rows.T + lam * np.eye(p), rows), np.float64)
+    return rho * np.asarray(np.linalg.solve(rows.T @ rows + lam * np.eye(d), rows.T).T, np.float64)  # the same
 
 
 def compare(best: Rebuilt, other: Rebuilt | None, gamma: float, r: int) -> Explanation:

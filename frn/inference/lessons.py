@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from frn.features.feature_cache import Maps
 from frn.inference.classifier import Classifier
+from frn.inference.explanation import weights_of
 from frn.ridge.enrolment import Array
 from frn.ridge.parameters import HeadParameters
 
@@ -115,10 +116,4 @@ def _moment(maps: NDArray[np.floating]) -> Array:
 def _explained(pool: NDArray[np.floating], moment: Array, head: HeadParameters) -> Array:
     """Return how much of photos with this moment is rebuilt from each example (k, r, d), (k,)."""
     rows = pool.reshape(-1, pool.shape[-1]).astype(np.float64)
-    p, d = rows.shape
-    lam, rho = head.lam(p, d), head.rho()
-    if p <= d:
-        weights = np.linalg.solve(rows @ rows.T + lam * np.eye(p), rows)
-    else:
-        weights = np.linalg.solve(rows.T @ rows + lam * np.eye(d), rows.T).T
-    return rho * np.vecdot(rows @ moment, weights).reshape(len(pool), -1).sum(1)
+    return np.vecdot(rows @ moment, weights_of(rows, head)).reshape(len(pool), -1).sum(1)

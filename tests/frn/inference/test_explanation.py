@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
+from frn import FewShotClassifier
 from frn.errors import FrnError
 from frn.estimator.loading import load_extractor
 from frn.features.extractor import Embedded
@@ -170,3 +172,13 @@ def test_class_without_other_examples_rebuilds_nothing() -> None:
     query = DRAWS.random((4, 5))
     found = rebuild("a", (), query, np.zeros((0, 4, 5), np.float32), HEAD, plain((2, 2)))
     assert (found.explained(), found.sources(), found.of_photos().tolist()) == (0, [], [])
+
+
+def test_the_library_explains_photos_of_any_kind() -> None:
+    classes = {home.name: sorted(home.iterdir())[:3] for home in sorted((SAMPLES / "moths").iterdir())[:3]}
+    query = next((SAMPLES / "queries").iterdir())
+    found = FewShotClassifier("conv4").fit(classes).explain(query)
+    pixels = {name: [np.asarray(Image.open(path)) for path in paths] for name, paths in classes.items()}
+    other = FewShotClassifier("conv4").fit(pixels).explain(np.asarray(Image.open(query)))
+    assert found.sentence() == other.sentence()
+    np.testing.assert_allclose(found.shares, other.shares)

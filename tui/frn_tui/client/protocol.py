@@ -176,7 +176,7 @@ class Answer(TypedDict):
     It is empty if the head has no error maps.
     """
     nearest: NotRequired[str]
-    """Key of the most similar example of the most likely class."""
+    """Key of the example that the most likely class rebuilds most of the photo from."""
     known: NotRequired[float]
     """Probability that the photo belongs to one of the classes, if it can be known."""
     unknown: NotRequired[bool]

@@ -68,8 +68,7 @@ def test_answers_are_those_of_the_library_without_maps(
     told = {names[score["id"] - 1]: score["probability"] for score in answer["scores"]}
     assert told == pytest.approx(expected.probabilities, abs=1e-6)
     assert (answer["unknown"], answer["maps"]) == (expected.unknown, {})
-    keys = [support["key"] for entry in srm.state(few)["classes"] for support in entry["supports"]]
-    assert answer["nearest"] in keys
+    assert answer["nearest"] == ""  # only FRN's head rebuilds photos from examples
     assert "does not support transductive" in srm.ask("query", paths=[str(query), str(query)], jointly=True).reason
 
 

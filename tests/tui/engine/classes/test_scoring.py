@@ -11,8 +11,10 @@ from frn_tui.engine.classes.enrolled_classes import EnrolledClasses
 
 from frn.features.extractor import Extractor
 from frn.inference.classifier import Classifier, Prediction
+from frn.inference.explanation import contributions
 from frn.models.zoo import shipped_extractors
 from frn.projects.session import ClassEntry, Support
+from frn.ridge.parameters import HeadParameters
 from tests.tui.engine.conftest import Engine, first
 
 
@@ -46,21 +48,20 @@ def test_scores_are_sorted_by_error_and_sum_to_one(engine: Engine, members: dict
     assert list(answer["maps"]) == [str(score["id"]) for score in answer["scores"]]
 
 
-def test_nearest_example_is_the_most_similar_in_direction_and_not_the_photo_itself() -> None:
-    nothing: Any = SimpleNamespace()
-    classes = EnrolledClasses(nothing)
-    maps = {"a": [[3, 0], [3, 0]], "b": [[0, 9], [2, 9]], "c": [[1, 1], [1, 1]]}
-    for keys in (("a", "b"), ("c",)):
-        classes._means[keys] = np.array([maps[key] for key in keys], np.float64).mean(1)
-    two, one = entry(7, "a", "b"), entry(8, "c")
-    for of, key, query, nearest in (
-        (two, "x", [[1, 0], [1, 0]], "a"),
-        (two, "x", [[0, 1], [1, 3]], "b"),
-        (two, "a", [[3, 0], [3, 0]], "b"),
-        (one, "x", [[9, 0], [9, 0]], "c"),
-        (one, "c", [[1, 1], [1, 1]], ""),
-    ):
-        assert classes.nearest(of, key, np.array(query, np.float32)) == nearest
+@pytest.mark.parametrize("d", [5, 50])  # more and fewer locations than channels
+def test_nearest_example_has_the_largest_share_and_is_not_the_photo_itself(d: int) -> None:
+    draws = np.random.default_rng(0)
+    maps = {key: draws.random((4, d), np.float32) for key in "abcx"}
+    models: Any = SimpleNamespace(known=maps.__getitem__, extractor=SimpleNamespace(sha256="m"))
+    classes = EnrolledClasses(models)
+    current: Any = SimpleNamespace(other=None, head=HeadParameters(), extractor=models.extractor)
+    classes._current = current
+    for query in ("x", "a", "x"):
+        photos = [key for key in "abc" if key != query]
+        pool = np.stack([maps[key] for key in photos])
+        shares = contributions(maps[query].astype(np.float64), pool, HeadParameters())[0].sum((0, 2))
+        assert classes.nearest(entry(7, "a", "b", "c"), query, maps[query]) == photos[int(shares.argmax())]
+    assert classes.nearest(entry(8, "c"), "c", maps["c"]) == ""
 
 
 def entry(number: int, *keys: str) -> ClassEntry:

@@ -15,11 +15,13 @@ from frn.features.feature_cache import Maps
 from frn.inference.classifier import Classifier
 from frn.inference.enrolled_form import as_project_head
 from frn.inference.enrollment import Enrollment, Keys, keys_of
+from frn.inference.explanation import weights_of
 from frn.inference.scorers import Comparison, Reconstruction
 from frn.inference.unknown import Shares, stride
 from frn.projects.session import ClassEntry, KnownCopies, ProjectHead, State, find_copies, without, without_copies
-from frn.ridge.enrolment import Array, energy
+from frn.ridge.enrolment import Array, Floats, energy
 from frn.ridge.parameters import probabilities
+from frn.system.lru import ByteLimitedCache
 from frn_tui.client.protocol import ClassReport, ClassReports, SetClasses
 from frn_tui.engine.classes.class_ranks import ClassErrors
 from frn_tui.engine.models import Models
@@ -28,6 +30,9 @@ from frn_tui.engine.worker_queues import Check, Job
 LeaveOneOut = tuple[Array, NDArray[np.intp], Shares, Array]
 SECONDS = 1.0
 """Seconds per call for the leave-one-out errors of heads other than FRN's; further examples wait for the next call."""
+MAX_WEIGHTS, MAX_LEFT_OUT = 256 << 20, 50
+"""Bytes of examples and their weights to keep: about 2,900 examples of the default model; largest class in which an
+example is explained by the others."""
 DISTANCE_WEIGHT = 0.5
 """Weight of the distances between mean locations in the order of misfits."""
 
@@ -54,6 +59,8 @@ class EnrolledClasses:
         """Mean location of each example, (k, d), by the keys of its class."""
         self._rows: dict[str, Array] = {}
         """Leave-one-out errors (way,) of the examples of the classes in use, for heads other than FRN's."""
+        self._weights: ByteLimitedCache[Floats] = ByteLimitedCache(MAX_WEIGHTS)
+        """Locations and weights (`explanation.weights_of`) of examples, (2, p, d), by their keys and the head."""
         self._current: Classifier | None = None
 
     def head_for(self, state: State) -> ProjectHead | None:
@@ -76,14 +83,23 @@ class EnrolledClasses:
         return self._current
 
     def nearest(self, entry: ClassEntry, key: str, maps: Maps) -> str:
-        """Return the key of the class's example whose mean location has the direction most similar to a photo's.
+        """Return the key of the example that a class rebuilds most of a photo (r, d) from.
 
-        A photo (r, d) with this key is not compared with itself; without other examples, the key is empty.
+        A photo with this key is not among the examples. The key is empty without others, for examples of large
+        classes, which would take a linear system each, and with a head other than FRN's.
         """
-        means = self._means[keys_of(entry)]
-        likeness = means @ maps.mean(0) / np.linalg.norm(means, axis=1).clip(1e-12)
-        others = [pair for pair in zip(likeness.tolist(), keys_of(entry), strict=True) if pair[1] != key]
-        return max(others, default=(0.0, ""), key=lambda pair: pair[0])[1]
+        keys, head = keys_of(entry), self.current.head
+        photos = tuple(other for other in keys if other != key)
+        if self.current.other is not None or not photos or (photos != keys and len(photos) > MAX_LEFT_OUT):
+            return ""
+        if (both := self._weights.get((photos, head))) is None:
+            rows = np.concatenate([self.models.known(other) for other in photos])
+            both = np.stack([rows, weights_of(rows.astype(np.float64), head).astype(np.float32)])
+            if photos == keys:
+                self._weights.put((photos, head), both)
+        rows, weights = both
+        shares = ((maps @ weights.T) * (maps @ rows.T)).sum(0).reshape(len(photos), -1).sum(1)
+        return photos[int(shares.argmax())]
 
     def set_classes(self, request: SetClasses, job: Job) -> ClassReports:
         """Enroll the classes of a state, without missing photos; if photos have to be read, nothing changes."""
