@@ -324,12 +324,12 @@ class PhotosPane(Pane):
 
 
 class Piles(Gallery, can_focus=False):
-    """Answers as columns: three classes with a pile each, and one of unknown photos. It has no keys."""
+    """Answers in rows: a pile for each of three classes, and one of unknown photos. It has no keys."""
 
-    COLUMNS = 4
+    ROWS, ACROSS = 4, 3
 
     def on_resize(self, event: events.Resize) -> None:
-        self.tile_width = max((event.size.width + 1) // self.COLUMNS - 1, 1)
+        self.tile_width = max((event.size.width + 1) // self.ACROSS - 1, 1)
         super().on_resize(event)
 
     def show(self, controller: Controller) -> None:
@@ -339,14 +339,11 @@ class Piles(Gallery, can_focus=False):
                 named = controller.names.get(best["id"], "")
                 piles.setdefault("?" if answer.get("unknown") else named, []).append(answer)
         unknown = piles.pop("?", [])
-        known = sorted(piles, key=lambda name: -len(piles[name]))[: self.COLUMNS - 1]
-        columns = [*(piles[name] for name in sorted(known)), unknown]
-        tall = max(min(map(len, columns)), 1)
-        shown = [column[row] for row in range(tall) for column in columns if row < len(column)]
-        names = [*sorted(known), *["?"] * bool(unknown)]
-        self.set_items(
-            GalleryItem(answer["path"], names[at % len(names)], answer.get("key")) for at, answer in enumerate(shown)
-        )
+        full = [name for name in piles if len(piles[name]) >= self.ACROSS]  # only the last row may be shorter
+        known = sorted(full, key=lambda name: -len(piles[name]))[: self.ROWS - 1]
+        rows = [*((name, piles[name]) for name in known), ("?", unknown)]
+        shown = [(name, answer) for name, pile in rows for answer in pile[: self.ACROSS]]
+        self.set_items(GalleryItem(answer["path"], name, answer.get("key")) for name, answer in shown)
 
 
 def _item(support: Support, entry: ClassEntry, report: ClassReport | None, controller: Controller) -> GalleryItem:
