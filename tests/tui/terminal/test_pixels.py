@@ -118,7 +118,7 @@ async def test_pixels_stay_visible_beside_dialogs(drive: Any, lines: Callable[[A
     shown = user.app.workspace.query_pane.picture.preview.picture
     assert shown.is_pixels
     assert shown.pixels == (shown.columns * 10, shown.rows * 20)
-    await user.pilot.press("question_mark")
+    await user.pilot.press("m")
     await user.pilot.pause()
     assert PLACEHOLDER in "\n".join(lines(user.app))  # its colour identifies the image
     await user.pilot.press("escape", "L")
