@@ -150,6 +150,8 @@ class EnrolledClasses:
             scorer = self._scorer = Reconstruction(form, last.joined if last else None)
             classifier.use(state, form, scorer)
             origin = "; lambda and gamma come from the project" if enrollment.uses_project_head else ""
+            if state.search != "none":
+                origin += "; the app classifies whole photos, the project searches for subjects"
             errors = self._reconstruct_all(scorer, groups, maps, job.check)
         distances = classifier.scorer.distances(np.concatenate([*self._means.values()])[:, None], keys)
         energies = classifier.scorer.energy(np.stack([maps[key] for key in keys]))
