@@ -176,7 +176,7 @@ async def test_results_threshold_filter_and_help_can_be_opened(
     before = controller.query.rejected
     controller.session.set_threshold(0.99)
     await controller.sync()
-    assert controller.query.rejected == 18 >= before
+    assert controller.query.rejected > before
     assert "unknown" in "\n".join(lines(app))
     await driver.keys("0")
     await driver.keys("L")
