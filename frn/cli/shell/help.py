@@ -22,7 +22,7 @@ EXAMPLES = {
 }
 """Example command lines, shown at the end of each command's help."""
 
-OUTPUTS = ("--out", "--web", "--report", "--runs")
+OUTPUTS = ("--out", "--web", "--report", "--crops", "--runs")
 """Options that, if they take a value, name an output file or folder."""
 NEVER = (*OUTPUTS, "--replace", "--download", "--version")
 """Options that no environment variable sets, because it must not choose output files or use the network."""
