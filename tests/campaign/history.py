@@ -426,8 +426,9 @@ def doors_agree(world: World, draw: random.Random) -> None:
             shares = line["probabilities"][name], by_library[1][row][column], by_app[name][0]
             np.testing.assert_allclose(shares, shares[0], atol=1e-4, err_msg=f"{line} {by_library} {by_app}")
             np.testing.assert_allclose(by_library[2][row][column], by_app[name][1], atol=1e-4)
-        assert line["unknown"] == by_library[3][row] == answer["unknown"]
-        assert answer.get("known") == (line["known"] and pytest.approx(line["known"], abs=1e-3))
+        assert line["unknown"] == by_library[3][row] == answer["unknown"], (line, answer)
+        expected = None if line["known"] is None else pytest.approx(line["known"], abs=1e-3)
+        assert answer.get("known") == expected, (line, answer)
         assert set(line["probabilities"]) == set(by_app) == set(by_library[0])
 
 
