@@ -55,7 +55,7 @@ def test_package_description_has_no_dead_links() -> None:
     for change in hook["substitutions"]:
         text = re.sub(change["pattern"], change["replacement"], text)
     assert re.findall(r"\]\((?!https?:)", text) == []
-    assert "light install, which omits torch" in text
+    assert "5.9 GB with CUDA; install)" in text
 
 
 def test_workflow_tests_every_supported_python() -> None:

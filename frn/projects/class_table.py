@@ -66,7 +66,7 @@ def read_table(path: Path) -> tuple[list[tuple[str, Path]], list[Broken]]:
             try:
                 named = path_of_url(name)
             except FrnError as error:
-                skipped.append(Broken(str(path), f"{path}: row {number} is skipped: {shorten(error)}"))
+                skipped.append(Broken(str(path), f"{path}: row {number} is skipped: {shorten(error, 400)}"))
                 continue
             named = box_name(named, Box(*(round(float(edge)) for edge in box))) if any(box) else named
             members.append((label, path.parent / os.path.expanduser(named)))  # noqa: PTH111  # pathlib's own raises

@@ -225,7 +225,7 @@ def test_operators_of_an_exported_head_are_those_that_frn_opens(monkeypatch: pyt
 def test_differences_are_fractions_of_the_energy(
     classifier: Classifier, monkeypatch: pytest.MonkeyPatch, energy: float, share: float
 ) -> None:
-    monkeypatch.setattr(classifier, "energy", lambda maps: np.array([energy]))
+    monkeypatch.setattr(classifier.scorer, "energy", lambda maps: np.array([energy]))
     monkeypatch.setattr(classifier, "predict", lambda maps: SimpleNamespace(errors={"a": 2.0, "b": 3.0}))
     found = compare_answers(classifier, "x", lambda photo: np.array([2.0, 4.0]))
     assert (found.share, found.allowed) == (share, CLASSIFIER_TOLERANCE)

@@ -104,7 +104,7 @@ def test_page_is_complete_and_requests_nothing_else(archive: Path, tmp_path: Pat
             assert imported in there, (name, imported)
     described = json.loads((out / "page.json").read_text(encoding="utf-8"))
     assert [entry["shots"] for entry in described["classes"]] == [5] * 6
-    assert described["rule"].keys() == {"least", "weight"}
+    assert described["rule"].keys() == {"weights", "bias", "gamma", "threshold"}
     r = described["grid"][0] * described["grid"][1]
     assert np.fromfile(out / "supports.bin", "<f4").size == 30 * r * described["channels"]
     frn(*words)

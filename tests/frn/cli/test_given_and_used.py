@@ -49,7 +49,7 @@ def test_every_parameter_is_read_by_its_command(name: str) -> None:
     [
         ("train demo --data nowhere", "--data has no effect"),
         ("classify CLASSES PHOTO --resume", "--resume"),
-        ("classify CLASSES PHOTO --replace", "--replace only applies to --out and --report"),
+        ("classify CLASSES PHOTO --replace", "--replace only applies to --out, --report and --crops"),
         ("score CLASSES CLASSES --replace", "--replace only applies to --out and --report"),
         ("classify MOTHS PHOTO --threshold 0.3 --false-rejections 0.1", "--threshold sets the threshold"),
         ("data prepare cub-raw --source . --out x --seed 3", "--seed are for your own folder"),

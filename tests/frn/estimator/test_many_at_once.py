@@ -88,7 +88,7 @@ def test_answers_come_in_batches_and_bad_photos_are_skipped(cheap: FewShotClassi
     assert first.probability == cheap.predict_proba([like(1)])[0, 1]
     assert first.explained == cheap.explained([like(1)])[0, 1]
     assert first.unknown == cheap.is_unknown([like(1)])[0]
-    strict = cheap.set_params(threshold=1.0).fit([photo(0), photo(1)], ["a", "b"])
+    strict = cheap.set_params(threshold=1.0).fit([photo(n) for n in range(4)], [*"abab"])
     assert [answer.unknown for answer in strict.answers([like(0)])] == [True]
     with pytest.raises(ValueError, match="photos must be a list"):
         cheap.answers("x.jpg")
