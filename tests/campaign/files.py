@@ -1,8 +1,10 @@
 """Damaged models, checkpoints, projects, settings, journals, arrays and line files."""
 
+import gzip
 import io
 import json
 import os
+import tarfile
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -227,6 +229,31 @@ def keys() -> Part:
         assert not any("\n" in line for line in (refused, *reports))
 
     return Part(5_000, damaging([good, b"x = " + b"[" * 3_000], changes=TEXT), door, refuses=False)
+
+
+def packages() -> Part:
+    """Read the npm package of the page's runtime, with damaged bytes inside and outside its compression."""
+    from frn_export.web.runtime import BINARY, PACKAGE, SCRIPT, find_runtime
+
+    described = json.dumps({"name": PACKAGE, "version": "1.30.0"}).encode()
+    contents = {"package.json": described, f"dist/{SCRIPT}": b"export {}", f"dist/{BINARY}": b"\0asm" + bytes(64)}
+    plain = io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w") as archive:
+        for name, content in contents.items():
+            (member := tarfile.TarInfo(f"package/{name}")).size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    good = gzip.compress(plain.getvalue(), mtime=0)
+
+    def make(generator: np.random.Generator) -> bytes:
+        if generator.random() < 0.3:
+            return mutate([good], generator)
+        return gzip.compress(mutate([plain.getvalue()], generator), mtime=0)
+
+    def door(data: bytes, folder: Path) -> None:
+        (path := folder / "x.tgz").write_bytes(data)
+        assert find_runtime(path).binary.startswith(b"\0asm")
+
+    return Part(5_000, make, door)
 
 
 def journals() -> Part:

@@ -16,6 +16,7 @@ PARTS: dict[str, Callable[[], Part]] = {
     "settings": files.settings,
     "keys": files.keys,
     "journals": files.journals,
+    "packages": files.packages,
     "zip": archives.zips,
     "tar": archives.tars,
     "bundles": archives.bundles,
