@@ -41,6 +41,7 @@ FOLDERS: dict[tuple[str, str], tuple[str, list[object]]] = {
 """Options that name a folder, and a file that the command would write there."""
 ELSEWHERE = {
     ("reproduce", "--runs"): "the folders of runs, each by `frn train --out`",
+    ("classify", "--crops"): "names each file after its photo and box: tests/frn/inference/test_find.py",
     ("group", "--out"): "refuses whatever exists: tests/frn/ridge/test_groups.py",
 }
 ALL = {**FILES, **FOLDERS}

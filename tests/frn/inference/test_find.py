@@ -159,6 +159,13 @@ def test_one_box_per_class_finds_the_others_and_a_project_keeps_them(
     (crop,) = (tmp_path / "crops").iterdir()
     assert crop.name == f"moth 0 3 {','.join(map(str, answers[0]['box']))}.png"
     assert open_image(crop).size == tuple(answers[0]["box"][2:])
+    crop.write_text("mine")
+    words = ("classify", project, queries[0][0], "--crops", tmp_path / "crops")
+    refused = CliRunner().invoke(app, [*map(str, words)])
+    assert (refused.exit_code, crop.read_text()) == (1, "mine"), refused.stderr
+    assert str(crop) in refused.stderr.replace("\n", "")
+    run(*words, "--replace")
+    assert open_image(crop).size == tuple(answers[0]["box"][2:])
     run("classify", project, queries[0][0], "--out", lines := tmp_path / "answers.jsonl")
     resumed = run("classify", project, *(path for path, _ in queries), "--out", lines, "--resume")
     assert "3 photos, 2 of them classified now" in resumed.stdout.replace("\n", " ")
