@@ -57,7 +57,7 @@ TORCH_FREE = (
     *(f"frn.models.{name}" for name in ("zoo", "header")),
     *("frn.inference", "frn.reproduce", "frn.estimator"),
     *(f"frn.report.{name}" for name in ("page", "photos_page", "score_page", "heat_maps", "explanation_picture")),
-    "frn.evaluation.labelled",
+    *("frn.evaluation.labelled", "frn.evaluation.comparison"),
 )
 
 

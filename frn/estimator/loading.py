@@ -10,7 +10,7 @@ from frn.features.feature_cache import FeatureStore
 from frn.features.onnx_runtime import MAX_BYTES, Device
 from frn.inference.classifier import Classifier
 from frn.inference.enrollment import listed_state
-from frn.models.zoo import DEFAULT_MODEL, resolve
+from frn.models.zoo import DEFAULT_MODEL, ModelFiles, resolve
 from frn.projects.class_files import class_files
 from frn.projects.session import Find
 from frn.system.extras import needs_torch
@@ -22,12 +22,21 @@ def load_extractor(model: str | Path, device: Device = "auto", tta: Tta = "none"
 
     Raises FrnError if the model, device or tta does not exist, or the model is rejected.
     """
-    for name, given, known in (("device", device, get_args(Device)), ("tta", tta, get_args(Tta))):
-        if given not in known:
-            raise FrnError(f"{name} must be one of {', '.join(known)}, not {given!r}")
+    for name, value, known in (("device", device, get_args(Device)), ("tta", tta, get_args(Tta))):
+        if value not in known:
+            raise FrnError(f"{name} must be one of {', '.join(known)}, not {value!r}")
     files = resolve(model)
-    where, trusted = files.extractor or files.weights, files.shipped or files.extractor is None
-    data = read_member(files.extractor, MAX_BYTES) if files.extractor else _features_file(files.weights)
+    if files.extractor and tta == "none":
+        return Extractor.open(files.extractor, trusted=files.shipped, device=device)
+    return export_on_demand(files, device, tta)
+
+
+def export_on_demand(files: ModelFiles, device: Device, tta: Tta) -> Extractor:
+    """Open a model that has not been exported yet, or has no such test-time augmentation built in."""
+    if files.extractor is None:
+        where, data, trusted = files.weights, _features_file(files.weights), True
+    else:
+        where, data, trusted = files.extractor, read_member(files.extractor, MAX_BYTES), files.shipped
     if tta != "none":
         if not trusted:
             Extractor(data, str(where), device=device)  # an untrusted file is read only after its checks

@@ -101,14 +101,15 @@ def finetune(
     started = time.monotonic()
     resolve(model)  # before importing torch or reading photos, to report a wrong name at once
 
-    from frn.estimator import finetuning
+    from frn.estimator.loading import load_extractor
+    from frn.evaluation import finetuning
     from frn.projects.class_files import class_files
     from frn.training.runs.run import RunFolder
 
     found, folder = class_files(classes, level), RunFolder(out)
     folder.require_free()
     with console.live_text(f"fine-tuning on {sum(map(len, found.members.values())):,} photos"):
-        tuned = finetuning.finetune(model, found.members, device)
+        tuned = finetuning.finetune(load_extractor(model, device), found.members)
         if tuned.is_worth_it:
             accuracy = {"accuracy": tuned.validation.mean, "ci95": tuned.validation.ci95}
             record = {"finetuned_from": model, "validation": {**accuracy, "shape": "held-out photos of its classes"}}

@@ -117,7 +117,8 @@ def compare(
     Each model enrolls the classes and classifies every example photo by leave-one-out. For each model, the table
     shows the accuracy with its 95% interval, the AUROC for unknown photos, the time per photo and the file size.
     """
-    from frn.estimator.comparison import compare_models, disagreements
+    from frn.estimator.loading import load_extractor
+    from frn.evaluation.comparison import compare_models, disagreements
     from frn.models.zoo import named_extractors
     from frn.projects.class_files import class_files
 
@@ -126,7 +127,8 @@ def compare(
     found = []
     with console.live_text("comparing") as say:
         models = model or list(named_extractors())
-        for each in compare_models(files.members, models, device):
+        opened = ((name, load_extractor(name, device)) for name in models)
+        for each in compare_models(files.members, opened):
             found.append(each)
             say(f"{len(found)} of {len(models)} models compared")
     differing = disagreements(found)

@@ -19,12 +19,14 @@ def test_models_are_reported_best_first_and_without_an_undefined_area(
         for model, right, auroc in (("a", 3, 0.75), ("b", 5, math.nan), ("c", 4, 0.5))
     ]
 
-    def compare(classes: dict[str, list[Path]], models: list[str], device: str) -> Any:
-        assert (classes, models, device) == ({"jay": [Path("/x")]}, ["a", "b", "c"], "cpu")
+    def compare(classes: dict[str, list[Path]], models: Any) -> Any:
+        assert classes == {"jay": [Path("/x")]}
+        assert list(models) == [("a", "cpu a"), ("b", "cpu b"), ("c", "cpu c")]
         yield from found
 
-    monkeypatch.setattr("frn.estimator.comparison.compare_models", compare)
-    monkeypatch.setattr("frn.estimator.comparison.disagreements", lambda compared: [Path(str(len(compared)))])
+    monkeypatch.setattr("frn.estimator.loading.load_extractor", lambda name, device: f"{device} {name}")
+    monkeypatch.setattr("frn.evaluation.comparison.compare_models", compare)
+    monkeypatch.setattr("frn.evaluation.comparison.disagreements", lambda compared: [Path(str(len(compared)))])
     asked = bare.ask("compare", classes={"jay": ["/x"]}, models=["a", "b", "c"])
     scores = asked.end["result"]["scores"]
     assert [(score["model"], score["right"], score["auroc"]) for score in scores] == [

@@ -141,11 +141,13 @@ def group_photos(models: Models, request: GroupPhotos, job: Job) -> list[list[st
 def compare(request: CompareModels, job: Job) -> Compared:
     """Compare models by leave-one-out, one after the other. Raises FrnError if no class has two photos."""
     # imported here because few sessions compare models
-    from frn.estimator.comparison import compare_models, disagreements
+    from frn.estimator.loading import load_extractor
+    from frn.evaluation.comparison import compare_models, disagreements
 
     classes = {name: [Path(path) for path in paths] for name, paths in request.classes.items()}
     found = []
-    for each in compare_models(classes, request.models, "cpu"):
+    opened = ((name, load_extractor(name, "cpu")) for name in request.models)
+    for each in compare_models(classes, opened):
         found.append(each)
         job.check()
         job.progress(len(found), len(request.models))

@@ -15,11 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.errors import FrnError
-from frn.estimator.loading import load_extractor
 from frn.evaluation.accuracy import Accuracy, summarise
-from frn.features.extractor import Embedded
+from frn.features.extractor import Embedded, Extractor
 from frn.features.feature_cache import FeatureStore, Maps
-from frn.features.onnx_runtime import Device
 from frn.inference.enrollment import listed_state, usable_examples
 from frn.projects.session import without_copies
 from frn.ridge.enrolment import Array, ClassScorer, Floats, pool_rows
@@ -53,14 +51,15 @@ class FineTuning:
         return self.gain.mean >= WORTH
 
 
-def finetune(model: str, classes: Mapping[str, Sequence[Path]], device: Device = "auto") -> FineTuning:
+def finetune(extractor: Extractor, classes: Mapping[str, Sequence[Path]]) -> FineTuning:
     """Fine-tune a model for classes of photos, and measure the gain by cross-validation.
 
     Raises FrnError if the model has another head than FRN's, or fewer than two classes have `FOLDS` photos.
     """
-    extractor = load_extractor(model, device)
     if extractor.head is None:
-        raise FrnError(f"{model}: was trained as {extractor.method}, but only models with the head frn are fine-tuned")
+        raise FrnError(
+            f"{extractor.where}: was trained as {extractor.method}, but only models with the head frn are fine-tuned"
+        )
     read = extractor.read((path for paths in classes.values() for path in paths), store=FeatureStore())
     outcomes = [outcome for _, outcome in read]
     state, copies, broken = usable_examples(listed_state(classes), outcomes)

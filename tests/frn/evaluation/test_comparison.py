@@ -1,6 +1,7 @@
 """Comparing models on your classes by leave-one-out accuracy, and listing photos on which they disagree."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,8 +10,8 @@ from typer.testing import CliRunner
 
 from frn.cli.main import app
 from frn.errors import FrnError
-from frn.estimator.comparison import compare_models, disagreements
 from frn.estimator.loading import load_extractor
+from frn.evaluation.comparison import ModelComparison, compare_models, disagreements
 from frn.inference.classifier import Classifier, Prediction
 
 MODELS = ("conv4", "resnet12-small")
@@ -22,9 +23,13 @@ def classes(moths: Path) -> dict[str, list[Path]]:
     return {home.name: sorted(home.iterdir())[:count] for home, count in zip(homes, (4, 3, 1), strict=True)}
 
 
+def compared(classes: dict[str, list[Path]]) -> Iterator[ModelComparison]:
+    return compare_models(classes, [(name, load_extractor(name)) for name in MODELS])
+
+
 def test_each_example_is_classified_by_leave_one_out(classes: dict[str, list[Path]]) -> None:
     """The label equals that of `Classifier.classify`, which uses leave-one-out for examples."""
-    for found in compare_models(classes, MODELS):
+    for found in compared(classes):
         classifier = Classifier(load_extractor(found.model))
         classifier.enroll(classes)
         several = {path: name for name, paths in classes.items() for path in paths if len(paths) > 1}
@@ -41,7 +46,7 @@ def test_each_example_is_classified_by_leave_one_out(classes: dict[str, list[Pat
 
 
 def test_models_disagree_on_photos_with_different_labels(classes: dict[str, list[Path]]) -> None:
-    first, second = compare_models(classes, MODELS)
+    first, second = compared(classes)
     differing = disagreements([first, second])
     assert differing == [path for path in first.answers if first.answers[path] != second.answers[path]]
     assert disagreements([first]) == []
@@ -53,7 +58,7 @@ def test_models_disagree_on_photos_with_different_labels(classes: dict[str, list
 def test_a_class_with_one_photo_cannot_be_compared(classes: dict[str, list[Path]]) -> None:
     single = {name: paths[:1] for name, paths in classes.items()}
     with pytest.raises(FrnError, match="needs a class with at least two photos"):
-        list(compare_models(single, MODELS))
+        list(compared(single))
 
 
 def test_compare_command_prints_the_library_result(classes: dict[str, list[Path]], tmp_path: Path) -> None:
@@ -64,7 +69,7 @@ def test_compare_command_prints_the_library_result(classes: dict[str, list[Path]
             (home / path.name).write_bytes(path.read_bytes())
     words = ["models", "compare", str(tmp_path / "classes"), "--model", "conv4", "--model", "resnet12-small"]
     shown = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
-    first, _ = compare_models(classes, MODELS)
+    first, _ = compared(classes)
     assert shown["models"]["conv4"]["accuracy"] == round(100 * first.right / first.photos, 2)
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output

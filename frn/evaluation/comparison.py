@@ -1,14 +1,13 @@
 """Compare models on given classes: each model enrolls them and classifies every example by leave-one-out."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from frn.errors import FrnError
-from frn.estimator.loading import load_extractor
 from frn.evaluation.labelled import wilson
+from frn.features.extractor import Extractor
 from frn.features.feature_cache import FeatureStore
-from frn.features.onnx_runtime import Device
 from frn.inference.classifier import Classifier
 
 
@@ -37,14 +36,14 @@ class ModelComparison:
 
 
 def compare_models(
-    classes: Mapping[str, Sequence[Path]], models: Sequence[str], device: Device = "auto"
+    classes: Mapping[str, Sequence[Path]], models: Iterable[tuple[str, Extractor]]
 ) -> Iterator[ModelComparison]:
-    """Compare models on the same classes, one after the other.
+    """Compare models, given by name and opened one after the other, on the same classes.
 
-    Raises FrnError if a model cannot be opened, a class has no readable photo, or no class has two.
+    Raises FrnError if a class has no readable photo, or no class has two.
     """
-    for model in models:
-        classifier = Classifier(load_extractor(model, device), FeatureStore())
+    for model, extractor in models:
+        classifier = Classifier(extractor, FeatureStore())
         classifier.enroll(classes)
         assert classifier.left_out is not None  # `enroll` has set it
         errors, labels, *_ = classifier.left_out
@@ -57,8 +56,8 @@ def compare_models(
             int((answers == labels).sum()),
             len(labels),
             classifier.calibration.auroc,
-            classifier.extractor.milliseconds(),
-            len(classifier.extractor.data),
+            extractor.milliseconds(),
+            len(extractor.data),
             {support.path: names[answer] for support, answer in zip(classifier.left_out_photos, answers, strict=True)},
         )
 

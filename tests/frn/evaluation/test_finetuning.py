@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 
 from frn.errors import FrnError
-from frn.estimator import finetuning
-from frn.estimator.finetuning import cross_validate, whitening
 from frn.estimator.loading import load_extractor
+from frn.evaluation import finetuning
+from frn.evaluation.finetuning import cross_validate, whitening
 from frn.features.feature_cache import Maps
 from frn.models.header import read_header
 from frn.models.model import load_model
@@ -34,7 +34,7 @@ def photos(moths: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("frn.estimator.finetuning.WORTH", -100.0)
+    monkeypatch.setattr("frn.evaluation.finetuning.WORTH", -100.0)
 
 
 def disturbed(seed: int) -> list[Maps]:
@@ -83,7 +83,7 @@ def test_a_class_whose_photos_are_all_held_out_is_missing() -> None:
 
 
 def test_a_gain_below_two_points_writes_nothing(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("frn.estimator.finetuning.cross_validate", lambda *_: (np.ones(50), np.ones(50)))
+    monkeypatch.setattr("frn.evaluation.finetuning.cross_validate", lambda *_: (np.ones(50), np.ones(50)))
     told = frn("finetune", photos, "--model", "conv4", "--out", tmp_path / "run")
     assert told.exit_code == 0, told.output
     assert "not worth it: the gain is below 2 points. Nothing was written; use conv4 unchanged." in " ".join(
@@ -136,7 +136,7 @@ def test_a_fine_tuned_model_works_like_any_other(photos: Path, tmp_path: Path) -
 def test_unsuitable_classes_and_models_are_reported(photos: Path, tmp_path: Path) -> None:
     few = {home.name: sorted(home.iterdir())[:3] for home in photos.iterdir()}
     with pytest.raises(FrnError, match="0 of 3 classes have 4 photos or more; fine-tuning needs two such classes"):
-        finetuning.finetune("conv4", few)
+        finetuning.finetune(load_extractor("conv4"), few)
     told = frn("finetune", photos, "--model", "nosuch", "--out", tmp_path / "run")
     assert told.exit_code == 1
     assert "nosuch" in told.stderr
