@@ -37,12 +37,15 @@ SRGB = Path(__file__).with_name("srgb.icc")
 """The sRGB profile of libvips (Compact ICC Profiles, CC0); littleCMS's own rounds differently."""
 
 
-def to_rgb(image: Image.Image, box: Box | None = None, orientation: int = 1) -> Image.Image:
+def to_rgb(image: Image.Image, box: Box | None = None, orientation: int = 1, factor: int = 1) -> Image.Image:
     """Convert an image of any mode, or a box of it in the upright image, to RGB: see `converter`.
 
-    Parts are converted in strips, without a second copy in the image's own mode.
+    Parts are converted in strips, without a second copy in the image's own mode. A `factor` above 1 reduces a box by
+    that factor: each pixel is the mean of `factor` x `factor`, so that a second copy of a large photo is never needed.
     """
     convert = converter(image)
+    if box is not None and factor > 1:
+        return _reduced(image, box, orientation, factor, convert)
     if box is None or (box == (0, 0, *image.size) and orientation not in UPRIGHT):
         box, orientation = (0, 0, *image.size), 1
         if is_plain(convert):
@@ -53,6 +56,15 @@ def to_rgb(image: Image.Image, box: Box | None = None, orientation: int = 1) -> 
     result = Image.new("RGB", (right - left, bottom - top))
     for strip in strips(box):
         result.paste(convert(upright(image, strip, orientation)), (0, strip[1] - top))
+    return result
+
+
+def _reduced(image: Image.Image, box: Box, orientation: int, factor: int, convert: Convert) -> Image.Image:
+    left, top, right, bottom = box
+    result = Image.new("RGB", (-(-(right - left) // factor), -(-(bottom - top) // factor)))
+    for strip in strips(box, factor):
+        part = convert(upright(image, strip, orientation)).reduce(factor)
+        result.paste(part, (0, (strip[1] - top) // factor))
     return result
 
 
@@ -104,10 +116,10 @@ def shrunk(image: Image.Image, orientation: int, longest: int) -> Image.Image:
     return small if orientation not in UPRIGHT else small.transpose(UPRIGHT[orientation])
 
 
-def strips(box: Box) -> Iterator[Box]:
-    """Yield strips of a few rows, so that converting them needs little memory."""
+def strips(box: Box, multiple: int = 1) -> Iterator[Box]:
+    """Yield strips of a few rows, a multiple of `multiple` but for the last, so that converting needs little memory."""
     left, top, right, bottom = box
-    rows = max(1, STRIP // max(right - left, 1))
+    rows = multiple * max(1, STRIP // max(right - left, 1) // multiple)
     for first in range(top, bottom, rows):
         yield left, first, right, min(first + rows, bottom)
 

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import io
+import math
 from dataclasses import dataclass
 
 from PIL import Image, JpegImagePlugin, UnidentifiedImageError
@@ -22,7 +23,7 @@ MAX_JPEG_PIXELS = 4 * MAX_PIXELS
 MAX_MEMORY = 600 << 20
 """Bytes that a file and its decoded image may take together."""
 LARGE = 24_000_000
-"""Pixels above which this process decodes images one at a time."""
+"""Pixels above which this process decodes images one at a time, and above which a box is reduced."""
 COARSE = 4
 """Factor by which a JPEG is reduced if it needs more than `MAX_MEMORY` or has more than `MAX_PIXELS`."""
 JPEG, JPEG_END = b"\xff\xd8\xff", b"\xff\xd9"
@@ -43,7 +44,7 @@ class DecodeRequest:
     stored: bool = False
     """Whether to keep the stored orientation, and the colours of grey and RGB images with their profile."""
     box: Box | None = None
-    """Requested part, in pixels of the whole upright photo, of which a very large JPEG is decoded smaller."""
+    """Requested part, in pixels of the whole upright photo; reduced by a whole factor if it has more than `LARGE`."""
 
     def finish(self, image: Image.Image, orientation: int, whole: tuple[int, int], where: str) -> Image.Image:
         """Convert a decoded image to the requested form; `whole` is the size of the whole upright photo.
@@ -51,7 +52,10 @@ class DecodeRequest:
         Raises FrnError if the requested part has no pixel.
         """
         if self.box is not None:
-            return to_rgb(image, _within(image, orientation, self.box, whole, where), orientation)
+            edges = left, top, right, bottom = _within(image, orientation, self.box, whole, where)
+            pixels = (right - left) * (bottom - top)
+            factor = math.ceil(math.sqrt(4 * pixels / LARGE)) if pixels > LARGE else 1
+            return to_rgb(image, edges, orientation, factor)
         if self.transform is not None:
             return Image.fromarray(self.transform(image, orientation))
         if self.longest is not None:
