@@ -24,7 +24,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("asse
 BLOCK = re.compile(r"```(sh|console)\n(.*?)```", re.DOTALL)
 ONLY_READ = {
     "train": "trains: tests/frn/cli/test_commands.py",
-    "finetune": "enrolls eight times: tests/frn/estimator/test_finetuning.py",
+    "finetune": "enrolls eight times: tests/frn/evaluation/test_finetuning.py",
     "eval": "thousands of episodes of a data set: tests/frn/cli/test_commands.py",
     "reproduce": "trains: tests/frn/reproduce/test_reproduce.py",
     "data": "reads the archives of a benchmark: tests/frn/data/test_benchmarks.py",
