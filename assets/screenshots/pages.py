@@ -1,8 +1,9 @@
 """Make the images of reports and of the web page for docs/, each as a wide light and a narrow dark window.
 
-python assets/screenshots/pages.py onnxruntime-web-1.30.0.tgz
+python assets/screenshots/pages.py
 
-The script needs selenium, Chromium, chromedriver and the archive from `npm pack onnxruntime-web`. All photos in the
+The script needs selenium, Chromium, chromedriver and, in the current folder, the archive from `npm pack
+onnxruntime-web`. All photos in the
 images are moth drawings.
 """
 
@@ -30,7 +31,7 @@ COLOURS = 192
 WAIT = 300
 
 
-def main(runtime: Path) -> None:
+def main() -> None:
     """Write the reports and the web page into a temporary folder, and capture their images."""
     browser = _browser()
     with tempfile.TemporaryDirectory() as name:
@@ -39,7 +40,7 @@ def main(runtime: Path) -> None:
         _frn("classify", *words)
         _picture(browser, (place / "photos.html").as_uri(), "report-photos.png", dark_script=_click("maps"))
         page = place / "page"
-        _frn("export", "--web", page, "--classes", SAMPLES / "moths", "--model", DEFAULT_MODEL, "--runtime", runtime)
+        _frn("export", "--web", page, "--classes", SAMPLES / "moths", "--model", DEFAULT_MODEL)
         _page(browser, page)
     browser.quit()
 
@@ -94,4 +95,4 @@ def _picture(browser: Any, address: str | None, name: str, *, dark_script: str) 
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main()

@@ -233,7 +233,7 @@ def keys() -> Part:
 
 def packages() -> Part:
     """Read the npm package of the page's runtime, with damaged bytes inside and outside its compression."""
-    from frn_export.web.runtime import BINARY, PACKAGE, SCRIPT, find_runtime
+    from frn_export.web.runtime import BINARY, PACKAGE, SCRIPT, read_runtime
 
     described = json.dumps({"name": PACKAGE, "version": "1.30.0"}).encode()
     contents = {"package.json": described, f"dist/{SCRIPT}": b"export {}", f"dist/{BINARY}": b"\0asm" + bytes(64)}
@@ -251,7 +251,7 @@ def packages() -> Part:
 
     def door(data: bytes, folder: Path) -> None:
         (path := folder / "x.tgz").write_bytes(data)
-        assert find_runtime(path).binary.startswith(b"\0asm")
+        assert read_runtime(path).binary.startswith(b"\0asm")
 
     return Part(5_000, make, door)
 

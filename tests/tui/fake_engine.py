@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from frn_tui.client.client import EngineClient
 from frn_tui.client.file_requests import LeftMoves
-from frn_tui.client.protocol import EXISTS, NO_RUNTIME, EngineError, OnEvent, Request, Result
+from frn_tui.client.protocol import EXISTS, EngineError, OnEvent, Request, Result
 
 from frn.system.processes.messages import convert, decode, encode
 
@@ -364,12 +364,11 @@ class FakeEngine(EngineClient):
             assert journal == self.left["journal"]
             self.left = self.left_before.pop() if self.left_before else {}
 
-    def op_export(self, tell: OnEvent, path: str, what: str, replace: bool, runtime: str) -> None:
-        if what == "page" and not runtime:
-            raise EngineError("a page needs onnxruntime-web", code=NO_RUNTIME)
-        if runtime and runtime != "/home/onnxruntime-web.tgz":
-            raise EngineError(f"{runtime}: is not an archive of onnxruntime-web")
+    def op_export(self, tell: OnEvent, path: str, what: str, replace: bool) -> str:
+        if path == "/nowhere":
+            raise EngineError("/nowhere: cannot be written")
         self.written[path] = what
+        return f"{path}: needs onnxruntime-web" if what == "page" else ""
 
     def op_write(self, tell: OnEvent, path: str, text: str, replace: bool) -> None:
         if path in self.written and not replace:

@@ -6,6 +6,7 @@ contain both, so the package is needed only to make pages.
 
 import json
 import re
+import shlex
 import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,11 +19,14 @@ from frn.system.files import require_regular
 
 PACKAGE = "onnxruntime-web"
 SCRIPT, BINARY = "ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm"
+SERVED = "ort.wasm.bundle.min.js"
+"""Name of the script in a page: some file servers do not know `.mjs`, and browsers then reject it."""
 OLDEST = (1, 20)
 """Oldest version with `SCRIPT`."""
 MAX_BYTES = 64 << 20
 """Size limit of one file; the binary is about 14 MB."""
-FETCH = f"Download it once with `npm pack {PACKAGE}`, and pass that file to --runtime"
+FETCH = f"npm pack {PACKAGE}@1.30.0"
+"""Command that downloads the version that the page was tested with into the current folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,26 +44,51 @@ class Runtime:
         return text.format(version=self.version, script=SCRIPT, binary=BINARY, package=PACKAGE)
 
 
-def find_runtime(given: Path | None) -> Runtime:
+def find_runtime(page: Path) -> Runtime | None:
+    """Find the runtime for a page: the npm package, its archive from `npm pack`, or the runtime of an earlier page.
+
+    Looks for `node_modules/onnxruntime-web` in the current folder and its parents, then for archives in the current
+    folder and beside the page. Returns None if there is none. Raises FrnError as `read_runtime` does.
+    """
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if ((package := folder / "node_modules" / PACKAGE) / "package.json").is_file():
+            return read_runtime(package)
+    for folder in (here, page.absolute().parent):
+        if archives := sorted(folder.glob(f"{PACKAGE}-*.tgz")):
+            return read_runtime(archives[-1])
+    return _of_page(page)
+
+
+def missing_runtime(page: Path) -> str:
+    """Return what to do about a page without a runtime, in one line."""
+    fetch = f"cd {shlex.quote(str(page.absolute().parent))} && {FETCH}"
+    return f"{page}: the page opens once it has {PACKAGE} (14 MB). Run `{fetch}`, then export the page again."
+
+
+def read_runtime(path: Path) -> Runtime:
     """Read the runtime from a folder with the npm package or from an archive made by `npm pack`.
 
-    By default, look in `node_modules` of the current folder and its parents, where npm installs it. Raises FrnError if
-    the runtime is not found, is a different package, or is too old.
+    Raises FrnError if it cannot be read, is a different package, or is too old.
     """
-    if given is None:
-        here = Path.cwd()
-        places = [folder / "node_modules" / PACKAGE for folder in (here, *here.parents)]
-        given = next((place for place in places if (place / "package.json").is_file()), None)
-        if given is None:
-            raise FrnError(f"a page needs {PACKAGE}, but node_modules/{PACKAGE} was not found. {FETCH}.")
     wanted = ("package.json", f"dist/{SCRIPT}", f"dist/{BINARY}")
-    root = given.parent if given.name == "dist" else given
-    if given.is_dir():
+    if path.is_dir():
         try:
-            return _runtime([(root / name).read_bytes() for name in wanted], root)
+            return _runtime([(path / name).read_bytes() for name in wanted], path)
         except OSError as error:
-            raise FrnError(f"{error.filename}: cannot be read ({error.strerror}). {FETCH}.") from error
-    return _runtime(_from_archive(given, wanted), given)
+            raise FrnError(f"{error.filename}: cannot be read ({error.strerror}). Run `{FETCH}` instead.") from error
+    return _runtime(_from_archive(path, wanted), path)
+
+
+def _of_page(page: Path) -> Runtime | None:
+    """Return the runtime of an earlier page, which a new export keeps."""
+    folder = page / "runtime"
+    try:
+        version = re.search(r"Runtime Web (\S+):", (folder / "LICENSE").read_text("utf-8"))
+        files = [(folder / name).read_bytes() for name in (SERVED, BINARY)]
+    except (OSError, UnicodeDecodeError):
+        return None
+    return Runtime(version[1], *files) if version else None
 
 
 def _from_archive(path: Path, wanted: Sequence[str]) -> list[bytes]:
@@ -77,9 +106,9 @@ def _from_archive(path: Path, wanted: Sequence[str]) -> list[bytes]:
                 pass  # gzip compares its checksum at the end
     except DAMAGE as error:
         reason = getattr(error, "strerror", None) or error
-        raise FrnError(f"{path}: is not an archive of {PACKAGE} ({reason}). {FETCH}.") from error
+        raise FrnError(f"{path}: is not an archive of {PACKAGE} ({reason}). Run `{FETCH}` again.") from error
     if missing := [name for name in wanted if f"package/{name}" not in members]:
-        raise FrnError(f"{path}: has no package/{missing[0]}. {FETCH}.")
+        raise FrnError(f"{path}: has no package/{missing[0]}. Run `{FETCH}` again.")
     return [members[f"package/{name}"] for name in wanted]
 
 
@@ -93,7 +122,9 @@ def _runtime(contents: Sequence[bytes], where: Path) -> Runtime:
     numbers = tuple(map(int, re.findall(r"\d+", version)))
     if name != PACKAGE or numbers < OLDEST:
         oldest = ".".join(map(str, OLDEST))
-        raise FrnError(f"{where}: is {name} {version}; a page needs {PACKAGE} {oldest} or newer. {FETCH}.")
+        raise FrnError(
+            f"{where}: is {name} {version}; a page needs {PACKAGE} {oldest} or newer. Run `{FETCH}` instead."
+        )
     if not binary.startswith(b"\0asm"):
-        raise FrnError(f"{where}: its {BINARY} is not WebAssembly. {FETCH}.")
+        raise FrnError(f"{where}: its {BINARY} is not WebAssembly. Run `{FETCH}` again.")
     return Runtime(version, script, binary)

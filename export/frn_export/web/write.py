@@ -25,7 +25,7 @@ from frn_export.difference import Difference, compare_answers
 from frn_export.graphs.classifier import require_text, scores_graph
 from frn_export.graphs.head import head_graph
 from frn_export.graphs.prepare import preprocess_graph
-from frn_export.web.runtime import BINARY, Runtime
+from frn_export.web.runtime import BINARY, SERVED, Runtime
 
 SOURCES = ("index.html", "page.css", "page.js", "photo.js", "model.js", "store.js")
 """Files of the page that are the same for every model."""
@@ -34,16 +34,15 @@ WORKER = "sw.js"
 
 The worker contains a checksum of these files, so that browsers notice a new export.
 """
-SERVED = "ort.wasm.bundle.min.js"
-"""Name of the runtime's script in a page: some file servers do not know `.mjs`, and browsers then reject it."""
 PAGE = "page.json"
 
 
-def write_page(classifier: Classifier, out: Path, runtime: Runtime, *, replace: bool) -> Difference:
+def write_page(classifier: Classifier, out: Path, runtime: Runtime | None, *, replace: bool) -> Difference:
     """Write the page of a classifier to a folder, replacing an earlier page; it may have no classes yet.
 
-    The page contains the feature maps of the classes, not their photos. With `replace`, files that frn did not write
-    are also overwritten. Returns the difference between the page's graphs and the classifier, over some examples.
+    The page contains the feature maps of the classes, not their photos. It opens only with a runtime. With `replace`,
+    files that frn did not write are also overwritten. Returns the difference between the page's graphs and the
+    classifier, over some examples.
     Raises FrnError if the folder contains another page, or the graphs differ; then nothing is written.
     """
     if classifier.extractor.head is None:
@@ -66,8 +65,9 @@ def write_page(classifier: Classifier, out: Path, runtime: Runtime, *, replace: 
     page["id"] = _digest({**content, PAGE: json.dumps(page).encode()})
     content[PAGE] = json.dumps(page, ensure_ascii=False).encode()
     content |= {name: (files("frn_export.web") / name).read_bytes() for name in SOURCES}
-    content |= {f"runtime/{SERVED}": runtime.script, f"runtime/{BINARY}": runtime.binary}
-    content["runtime/LICENSE"] = runtime.licence.encode()
+    if runtime is not None:
+        content |= {f"runtime/{SERVED}": runtime.script, f"runtime/{BINARY}": runtime.binary}
+        content["runtime/LICENSE"] = runtime.licence.encode()
     worker = (files("frn_export.web") / WORKER).read_text(encoding="utf-8")
     listed = json.dumps(["./", *sorted(content)])
     content[WORKER] = worker.replace('"DIGEST"', json.dumps(_digest(content))).replace('["FILES"]', listed).encode()

@@ -17,13 +17,6 @@ from frn.models.zoo import DEFAULT_MODEL
 def export(
     out: Annotated[Path | None, typer.Option(help="Folder for the exported files.")] = None,
     web: Annotated[Path | None, typer.Option(help="Write a web page with the classifier to this folder.")] = None,
-    runtime: Annotated[
-        Path | None,
-        typer.Option(
-            help="For --web: folder or npm archive of onnxruntime-web.",
-            show_default="node_modules/onnxruntime-web, here or above",
-        ),
-    ] = None,
     model: Annotated[
         str | None, typer.Option(help="Model name, model file or run folder.", show_default=DEFAULT_MODEL)
     ] = None,
@@ -48,20 +41,18 @@ def export(
     original before its file is written. An earlier export in --out is replaced.
 
     --web writes a web page instead. Any file server can host it. Photos stay in the browser, and the page works offline
-    after the first visit.
+    after the first visit. It needs onnxruntime-web; `npm pack onnxruntime-web` in the current folder is enough.
     """
     if (out is None) == (web is None):
         raise FrnError("pass either --out for ONNX files or --web for a web page")
     if web is not None:
         if precision != "fp32" or weights or calibrate:
             raise FrnError("--web uses the model as it is. Remove --precision, --calibrate and --weights.")
-        _web(web, runtime, model, classes, level, threshold, tta, as_json, replace)
+        _web(web, model, classes, level, threshold, tta, as_json, replace)
         return
     assert out is not None
     if max_drop != 1.0 and precision != "int8":
         raise FrnError("--max-drop only applies to --precision int8. Remove it.")
-    if runtime is not None:
-        raise FrnError("--runtime only applies to --web. Remove it.")
     if threshold is not None and classes is None:
         raise FrnError("--threshold is stored in classifier.onnx, which needs --classes.")
     from frn_export.export import ExportOptions, export_model
@@ -114,7 +105,6 @@ def export(
 
 def _web(
     out: Path,
-    runtime: Path | None,
     model: str | None,
     classes: Path | None,
     level: int | None,
@@ -124,7 +114,7 @@ def _web(
     replace: bool,
 ) -> None:
     """Write a web page."""
-    from frn_export.web.runtime import find_runtime
+    from frn_export.web.runtime import find_runtime, missing_runtime
     from frn_export.web.write import require_writable_page, write_page
 
     from frn.estimator.loading import load_extractor
@@ -132,7 +122,7 @@ def _web(
     from frn.inference.classifier import Classifier
 
     require_writable_page(out, replace=replace)
-    found = find_runtime(runtime)
+    runtime = find_runtime(out)
     if classes is None:
         classifier = Classifier(load_extractor(model or DEFAULT_MODEL, "cpu", tta or "none"), FeatureStore())
     else:
@@ -141,12 +131,15 @@ def _web(
         classifier.threshold_override = threshold
     if classifier.state.search != "none":
         note("the page classifies whole photos: it does not search them for their subject")
-    difference = write_page(classifier, out, found, replace=replace)
+    difference = write_page(classifier, out, runtime, replace=replace)
+    if runtime is None:
+        note(missing_runtime(out))
     if as_json:
-        print_json({"web": str(out), "runtime": found.version, "page_difference": difference.share})
+        print_json({"web": str(out), "runtime": runtime and runtime.version, "page_difference": difference.share})
         return
     megabytes = sum(path.stat().st_size for path in out.rglob("*") if path.is_file()) / 1e6
-    stdout().print(f"{out}  {megabytes:.1f} MB, onnxruntime-web {found.version}")
+    stdout().print(f"{out}  {megabytes:.1f} MB{f', onnxruntime-web {runtime.version}' if runtime else ''}")
     if classifier.names:
         stdout().print(str(difference))
-    stdout().print(f"python -m http.server --directory {shlex.quote(str(out))}")
+    if runtime is not None:
+        stdout().print(f"python -m http.server --directory {shlex.quote(str(out))}")

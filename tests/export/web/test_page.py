@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from frn_export.web.runtime import BINARY, SCRIPT, find_runtime
+from frn_export.web.runtime import BINARY, SCRIPT, find_runtime, read_runtime
 
 from frn.errors import FrnError
 from frn.models.zoo import assets_folder
@@ -36,7 +36,7 @@ def pack(path: Path, files: dict[str, bytes]) -> Path:
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
-    return pack(tmp_path / "runtime.tgz", package())
+    return pack(tmp_path / "onnxruntime-web-1.30.0.tgz", package())
 
 
 def test_folder_and_archive_provide_the_same_runtime(
@@ -48,8 +48,8 @@ def test_folder_and_archive_provide_the_same_runtime(
         (root / name).write_bytes(data)
     (tmp_path / "project" / "deep").mkdir()
     monkeypatch.chdir(tmp_path / "project" / "deep")
-    assert find_runtime(archive) == find_runtime(root) == find_runtime(root / "dist") == find_runtime(None)
-    assert "Copyright (c) Microsoft Corporation" in find_runtime(None).licence
+    assert find_runtime(tmp_path / "x") == read_runtime(archive) == read_runtime(root)
+    assert "Copyright (c) Microsoft Corporation" in read_runtime(root).licence
 
 
 @pytest.mark.parametrize(
@@ -64,32 +64,38 @@ def test_folder_and_archive_provide_the_same_runtime(
 )
 def test_archive_that_is_not_the_runtime_is_refused(files: dict[str, bytes], reason: str, tmp_path: Path) -> None:
     with pytest.raises(FrnError, match=re.escape(reason)):
-        find_runtime(pack(tmp_path / "x.tgz", files))
+        read_runtime(pack(tmp_path / "x.tgz", files))
 
 
 def test_a_file_that_is_too_large_for_a_runtime_is_not_read(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("frn_export.web.runtime.MAX_BYTES", max(map(len, package().values())))
-    find_runtime(archive)
+    read_runtime(archive)
     monkeypatch.setattr("frn_export.web.runtime.MAX_BYTES", 12)
     with pytest.raises(FrnError, match=r"has no package/package\.json"):
-        find_runtime(archive)
+        read_runtime(archive)
 
 
-def test_message_about_a_missing_runtime_explains_how_to_get_it(
+def test_a_page_without_a_runtime_is_written_and_a_later_export_adds_and_keeps_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for given in (None, tmp_path / "no.tgz", tmp_path):
-        with pytest.raises(FrnError, match="npm pack onnxruntime-web"):
-            find_runtime(given)
-    (tmp_path / "noise.tgz").write_bytes(b"noise")
-    with pytest.raises(FrnError, match=r"is not an archive of onnxruntime-web \(not a gzip file\)"):
-        find_runtime(tmp_path / "noise.tgz")
+    words = ("export", "--web", tmp_path / "my page", "--model", "conv4")
+    done = frn(*words)
+    assert (done.exit_code, done.stdout.count("http.server")) == (0, 0)
+    assert f"Run `cd {tmp_path} && npm pack onnxruntime-web@1.30.0`, then export the page again" in done.stderr
+    assert (tmp_path / "my page" / "page.js").exists()
+    (archive := tmp_path / "onnxruntime-web-1.30.0.tgz").write_bytes(b"noise")
+    assert "is not an archive of onnxruntime-web (not a gzip file)" in frn(*words).stderr
+    pack(archive, package())
+    for _ in range(2):  # the second export finds no archive and keeps the runtime
+        assert "onnxruntime-web 1.30.0" in frn(*words).stdout
+        assert (tmp_path / "my page" / "runtime" / BINARY).exists()
+        archive.unlink(missing_ok=True)
 
 
 def test_page_is_complete_and_requests_nothing_else(archive: Path, tmp_path: Path) -> None:
     out = tmp_path / "page"
-    words = ("export", "--web", out, "--classes", SAMPLES / "moths", "--model", "conv4", "--runtime", archive)
+    words = ("export", "--web", out, "--classes", SAMPLES / "moths", "--model", "conv4")
     done = frn(*words, "--json")
     assert json.loads(done.stdout)["page_difference"] < 2e-3
     there = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
@@ -114,7 +120,7 @@ def test_page_is_complete_and_requests_nothing_else(archive: Path, tmp_path: Pat
 
 
 def test_page_without_classes_removes_earlier_classes(archive: Path, tmp_path: Path) -> None:
-    out, rest = tmp_path / "page", ("--model", "conv4", "--runtime", archive)
+    out, rest = tmp_path / "page", ("--model", "conv4")
     assert frn("export", "--web", out, "--classes", SAMPLES / "moths", *rest).exit_code == 0
     assert frn("export", "--web", out, *rest).exit_code == 0
     assert frn("export", "--web", tmp_path / "bare", *rest).exit_code == 0
@@ -126,7 +132,7 @@ def test_page_without_classes_removes_earlier_classes(archive: Path, tmp_path: P
 
 def test_a_different_page_is_not_overwritten(archive: Path, tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text("my home page")
-    done = frn("export", "--web", tmp_path, "--model", "conv4", "--runtime", archive)
+    done = frn("export", "--web", tmp_path, "--model", "conv4")
     assert done.exit_code == 1
     assert "index.html: already exists" in done.stderr
     assert (tmp_path / "index.html").read_text() == "my home page"
@@ -134,7 +140,7 @@ def test_a_different_page_is_not_overwritten(archive: Path, tmp_path: Path) -> N
     for name in ("index.html", "head.onnx"):
         (tmp_path / "other").mkdir(exist_ok=True)
         (tmp_path / "index.html").rename(tmp_path / "other" / name)
-        refused = frn("export", "--web", tmp_path / "other", "--model", "conv4", "--runtime", archive)
+        refused = frn("export", "--web", tmp_path / "other", "--model", "conv4")
         assert f"{name}: already exists" in refused.stderr
         (tmp_path / "other" / name).rename(tmp_path / "index.html")
 

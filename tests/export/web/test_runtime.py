@@ -7,7 +7,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from frn_export.web.runtime import BINARY, find_runtime
+from frn_export.web.runtime import BINARY, read_runtime
 
 from frn.errors import FrnError
 from tests.export.web.test_page import pack, package
@@ -21,9 +21,9 @@ def test_runtime_must_have_version_1_20_or_newer(tmp_path: Path, version: str, i
     path = pack(tmp_path / "x.tgz", package(version=version))
     if is_refused:
         with pytest.raises(FrnError, match=rf"is onnxruntime-web {version}; a page needs onnxruntime-web 1\.20 or"):
-            find_runtime(path)
+            read_runtime(path)
     else:
-        assert find_runtime(path).version == version
+        assert read_runtime(path).version == version
 
 
 @pytest.mark.parametrize("more", [0, 1])
@@ -41,9 +41,9 @@ def test_file_of_up_to_64_mib_is_read(tmp_path: Path, more: int) -> None:
     path.write_bytes(gzip.compress(start + begin, 1) + zeros * 63 + rest)
     if more:
         with pytest.raises(FrnError, match=f"has no package/dist/{BINARY}"):
-            find_runtime(path)
+            read_runtime(path)
     else:
-        assert len(find_runtime(path).binary) == binary
+        assert len(read_runtime(path).binary) == binary
 
 
 @pytest.mark.parametrize(
@@ -53,21 +53,21 @@ def test_archive_of_up_to_one_gib_is_opened(tmp_path: Path, size: int, reason: s
     with (tmp_path / "x.tgz").open("wb") as file:
         file.truncate(size)
     with pytest.raises(FrnError, match=re.escape(reason)):
-        find_runtime(tmp_path / "x.tgz")
+        read_runtime(tmp_path / "x.tgz")
 
 
 def test_an_archive_with_a_damaged_byte_is_refused(tmp_path: Path) -> None:
     path = pack(tmp_path / "x.tgz", package())
     data = path.read_bytes()
-    assert find_runtime(path).binary.startswith(b"\0asm")
+    assert read_runtime(path).binary.startswith(b"\0asm")
     for place in range(20, len(data) - 1, max(1, len(data) // 40)):
         path.write_bytes(data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :])
         with pytest.raises(FrnError):
-            find_runtime(path)
+            read_runtime(path)
 
 
 def test_error_names_the_first_missing_file(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "x.tgz", "w:gz") as archive:
         archive.addfile(tarfile.TarInfo("package/dist/other.js"), io.BytesIO())
-    with pytest.raises(FrnError, match=r"x\.tgz: has no package/package\.json\. Download it once"):
-        find_runtime(tmp_path / "x.tgz")
+    with pytest.raises(FrnError, match=r"x\.tgz: has no package/package\.json\. Run `npm pack onnxruntime-web"):
+        read_runtime(tmp_path / "x.tgz")

@@ -157,7 +157,6 @@ def test_conflicting_options_are_reported_before_any_work(moths: Path, tmp_path:
     assert "--precision int8 needs --calibrate FOLDER" in export("--out", out, "--precision", "int8").stderr
     assert "fp16 needs no images" in export("--out", out, "--precision", "fp16", "--calibrate", moths).stderr
     assert "--threshold is stored in classifier.onnx" in export("--out", out, "--threshold", 0.5).stderr
-    assert "--runtime only applies to --web" in export("--out", out, "--runtime", tmp_path).stderr
     missing = export("--out", out, "--precision", "int8", "--calibrate", tmp_path / "none")
     assert "none: cannot be listed" in missing.stderr
     assert not out.exists()

@@ -32,7 +32,7 @@ TEN_CLASSES = "ten classes"
 """Placeholder for a folder with ten classes of ten photos each, which fine-tuning needs."""
 FOLDERS: dict[tuple[str, str], tuple[str, list[object]]] = {
     ("export", "--out"): ("features.onnx", ["--model", "conv4"]),
-    ("export", "--web"): ("page.js", ["--model", "conv4", "--runtime", MOTHS]),
+    ("export", "--web"): ("page.js", ["--model", "conv4"]),
     ("reproduce", "--out"): ("ablation.json", ["ablation"]),
     ("train", "--out"): ("config.toml", ["demo"]),
     ("finetune", "--out"): ("config.toml", [TEN_CLASSES]),

@@ -164,7 +164,6 @@ INPUTS = {
     "--config",
     "--weights",
     "--calibrate",
-    "--runtime",
     "--photos",
 }
 """Options that name files to read."""

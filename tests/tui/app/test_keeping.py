@@ -60,10 +60,11 @@ async def test_export_format_is_chosen_and_replaces_only_on_request(
 ) -> None:
     asked: list[tuple[str, str, bool]] = []
 
-    def export(tell: object, path: str, what: str, replace: bool, runtime: str) -> None:
+    def export(tell: object, path: str, what: str, replace: bool) -> str:
         asked.append((path, what, replace))
         if not replace:
             raise EngineError(f"{path}: is in the way", code=EXISTS)
+        return ""
 
     fake_engine.op_export = export  # type: ignore[method-assign]
     driver = await drive()

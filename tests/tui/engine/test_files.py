@@ -48,7 +48,8 @@ def test_exported_classifier_gives_the_same_answers_as_the_app(
     assert len(bank["rows"]) == len(bank["signs"])
     assert "is a folder" in engine.ask("export", path=str(tmp_path), replace=True).reason
     monkeypatch.chdir(tmp_path)
-    assert "node_modules/onnxruntime-web" in engine.ask("export", path=str(tmp_path / "page"), what="page").reason
+    assert "npm pack onnxruntime-web" in engine.done("export", path=str(tmp_path / "page"), what="page")
+    assert (tmp_path / "page" / "index.html").exists()
 
 
 def test_a_project_stores_the_chosen_head_and_reuses_it(

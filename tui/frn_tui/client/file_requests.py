@@ -108,14 +108,12 @@ Exported = Literal["classifier", "page", "arrays"]
 """The whole classifier as ONNX, a web page, or arrays."""
 
 
-class ExportClasses(Request[None], op="export", queue="compute"):
-    """Write the classes for other programs. Fails with `EXISTS`, or `NO_RUNTIME` if a page lacks onnxruntime-web."""
+class ExportClasses(Request[str], op="export", queue="compute"):
+    """Write the classes for other programs; returns what they still need, or "". Fails with `EXISTS`."""
 
     path: str
     what: Exported = "classifier"
     replace: bool = False
-    runtime: str = ""
-    """Folder or archive of onnxruntime-web for a page; empty looks for it."""
 
 
 class StampFiles(Request[dict[str, tuple[int, int]]], op="stamp", queue="files"):

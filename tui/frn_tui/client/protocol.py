@@ -34,7 +34,6 @@ from frn_tui.terminal.rendered_picture import Picture
 
 INTERNAL, EXISTS, OPEN_ELSEWHERE, NOT_PLACED = "internal", "exists", "open_elsewhere", "not_placed"
 """Failure codes: a bug; a file already exists; a project is open in another app; a photo could not be sorted."""
-NO_RUNTIME = "no_runtime"
 """Failure code: onnxruntime-web was not found."""
 MAPPED = 12
 """Number of most likely classes whose error maps are sent with an answer."""

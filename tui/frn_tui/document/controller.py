@@ -292,11 +292,13 @@ class Controller(SyncedDocument):
         at = paths.index(shown["path"]) + step if shown and shown["path"] in paths else 0
         return paths[at % len(paths)]
 
-    async def export(
-        self, path: str, what: file_requests.Exported, runtime: str = "", *, replace: bool = False
-    ) -> None:
+    async def export(self, path: str, what: file_requests.Exported, *, replace: bool = False) -> None:
+        """Write the classes for other programs; what they still need is listed with the problems."""
         await self.sync()
-        await self.engine.call(file_requests.ExportClasses(path, what, replace, runtime))
+        needs = await self.engine.call(file_requests.ExportClasses(path, what, replace))
+        self.problems[:] = [problem for problem in self.problems if problem.path != path]
+        self.problems += [Problem(path, needs)] * bool(needs)
+        self.listener()
 
     async def compare(self, models: list[str]) -> Compared:
         classes = self.session.state.classes

@@ -6,7 +6,7 @@ from functools import partial
 from typing import NamedTuple, cast
 
 from frn_tui.client.file_requests import Exported, WriteText
-from frn_tui.client.protocol import NO_RUNTIME, EngineError
+from frn_tui.client.protocol import EngineError
 from frn_tui.dialogs.dialogs import AskText, Choose
 from frn_tui.document.photo_files import bundle, describe_move, sort
 from frn_tui.document.queries import Problem
@@ -71,7 +71,7 @@ class Exports:
 
         self.context.ask(Choose("Export", options), chosen)
 
-    async def _write(self, path: str, what: str, form: Form, runtime: str = "") -> None:
+    async def _write(self, path: str, what: str, form: Form) -> None:
         if what in ANSWERS:
             await self.controller.sync()  # so that the answers are those of the current classes
         if what in ("copy", "move"):
@@ -80,23 +80,19 @@ class Exports:
         if what == "bundle":
             write = partial(bundle, self.controller)
         elif what in CLASSES:
-            write = partial(self.controller.export, what=cast(Exported, what), runtime=runtime)
+            write = partial(self.controller.export, what=cast(Exported, what))
         else:
             write = partial(self._write_answers, suffix=f".{what}")
         try:
             is_written = await self.context.written(path, write)
         except EngineError as error:
-            if error.code == NO_RUNTIME:
-                hint = "a page needs it: `npm pack onnxruntime-web` downloads it once   enter: done   esc: back"
-                dialog = AskText("Folder or archive of onnxruntime-web", "onnxruntime-web.tgz", hint)
-                if place := await self.context.answer(dialog):
-                    await self._write(path, what, form, absolute(place))
-                return
             self.controller.problems.append(Problem(path, str(error)))
             self.controller.listener()
             raise
         if is_written:
-            self.context.say(f"{path} written   {form.how.format(path=shlex.quote(path))}".rstrip())
+            needs = any(problem.path == path for problem in self.controller.problems)
+            how = "b: what it still needs" if needs else form.how.format(path=shlex.quote(path))
+            self.context.say(f"{path} written   {how}".rstrip())
 
     async def _write_answers(self, path: str, suffix: str, *, replace: bool = False) -> None:
         text = export_text(suffix, self._answers(), self.controller.session.state)

@@ -12,7 +12,7 @@ from frn.inference.classifier import Classifier
 from frn.projects.project import ModelReference, Project, load_project, save_project
 from frn.system.files import require_writable, write_atomically
 from frn_tui.client.file_requests import ExportClasses, Loaded, LoadProject, SaveProject, WriteText
-from frn_tui.client.protocol import NO_RUNTIME, OPEN_ELSEWHERE, SUFFIXES
+from frn_tui.client.protocol import OPEN_ELSEWHERE, SUFFIXES
 from frn_tui.engine.classes.enrolled_classes import EnrolledClasses
 from frn_tui.engine.files.journal import RunningApp
 from frn_tui.engine.models import Models
@@ -52,23 +52,21 @@ class Projects:
         self._app.name_project(request.path)
 
 
-def export(classes: EnrolledClasses, request: ExportClasses, job: Job) -> None:
-    """Write the current classes for other programs."""
+def export(classes: EnrolledClasses, request: ExportClasses, job: Job) -> str:
+    """Write the current classes for other programs, and return what they still need."""
     path, classifier = Path(request.path), classes.current
     if request.what == "page":
-        from frn_export.web.runtime import find_runtime  # imported here because few sessions export
+        from frn_export.web.runtime import find_runtime, missing_runtime  # imported here because few sessions export
         from frn_export.web.write import write_page
 
-        try:
-            runtime = find_runtime(Path(request.runtime) if request.runtime else None)
-        except FrnError as error:
-            raise FrnError(str(error), code="" if request.runtime else NO_RUNTIME) from error
+        runtime = find_runtime(path)
         write_page(classifier, path, runtime, replace=request.replace)
-        return
+        return "" if runtime else missing_runtime(path)
     require_writable(path, replace=request.replace)
     data = _arrays(classifier) if request.what == "arrays" else _classifier_file(classifier)
     job.check()
     write_atomically(path, data, replace=request.replace)
+    return ""
 
 
 def _classifier_file(classifier: Classifier) -> bytes:
