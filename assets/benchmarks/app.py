@@ -158,9 +158,9 @@ class Lab:
     def imports(self) -> Iterator[Measure]:
         """Return the heavy modules that are imported before the first paint."""
         words = [sys.executable, "-c", AT_FIRST_PAINT]
-        found = subprocess.run(words, capture_output=True, text=True, check=True, env=self._environ()).stdout.split()
+        modules = subprocess.run(words, capture_output=True, text=True, check=True, env=self._environ()).stdout.split()
         what = f"of {', '.join(HEAVY)} at first paint"
-        yield Measure("A2", what, len(found), 0, "", "headless")
+        yield Measure("A2", what, len(modules), 0, "", "headless")
 
     # Targets A4 to A8, with 20 classes of 5 photos
 

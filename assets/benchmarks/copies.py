@@ -108,12 +108,12 @@ def main() -> None:
         altered = [labels.index(label) + n for label in set(labels) for n in range(options.altered)]
         images = [open_image(photos[place]).convert("RGB") for place in altered]
         for name, change in CHANGES.items():
-            found = rates([looks[place] for place in altered], [look(CROP(change(image))) for image in images])
-            rows[name].append(" / ".join(f"{rate:.0f}" for rate in found))
+            shares = rates([looks[place] for place in altered], [look(CROP(change(image))) for image in images])
+            rows[name].append(" / ".join(f"{rate:.0f}" for rate in shares))
         every, near = Looks(looks), 0
         for label in set(labels):
-            own = Looks([seen for seen, of in zip(looks, labels, strict=True) if of == label])
-            near += (int((own.nearness(own, LEAST_SAVED) > 0).sum()) - len(own)) // 2
+            of_class = Looks([seen for seen, of in zip(looks, labels, strict=True) if of == label])
+            near += (int((of_class.nearness(of_class, LEAST_SAVED) > 0).sum()) - len(of_class)) // 2
         within = sum(len(files) * (len(files) - 1) // 2 for files in classes)
         same = {frozenset(pair) for pair in same_photos(every, every) if labels[pair[0]] != labels[pair[1]]}
         rows["different photos of a class"].append(f"{near} of {within:,}")

@@ -114,8 +114,8 @@ def time_emd(phase: str, shot: int, *, inputs: Maps | Images, rounds: int, sfc_p
     }
     target = torch.arange(shape.way).repeat_interleave(shape.queries)
 
-    def score(head: Logits, given: Tensor) -> Tensor:
-        maps = network(given).unflatten(0, (shape.way, shape.per_class))
+    def score(head: Logits, images_of: Tensor) -> Tensor:
+        maps = network(images_of).unflatten(0, (shape.way, shape.per_class))
         return head(maps[:, :shot].contiguous(), maps[:, shot:].flatten(0, 1))
 
     def learn(head: Logits) -> None:
@@ -154,8 +154,8 @@ def main(
         inputs = Images() if whole else Maps(d=d, r=r)
         phases: tuple[Phase, ...] = (phase,) if phase else ("train", "test")
         import_solver()  # report a missing package before timing for minutes
-        asked = product(phases, shot or (1, 5))
-        timings = [time_emd(name, k, inputs=inputs, rounds=rounds, sfc_passes=sfc_passes) for name, k in asked]
+        cases = product(phases, shot or (1, 5))
+        timings = [time_emd(name, k, inputs=inputs, rounds=rounds, sfc_passes=sfc_passes) for name, k in cases]
     if as_json:
         print_json([timing.as_json() for timing in timings])
         return

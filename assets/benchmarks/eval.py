@@ -98,7 +98,7 @@ def time_evaluation(
     wanted = choose_precision(precision, where)
     preset = find_preset(PRESETS[backbone])
     model = new_model(preset, 0).to(where).eval()
-    found = []
+    timings = []
     with tempfile.TemporaryDirectory() as folder:
         photos = timed_classes(data, WAY, max(shots) + QUERIES, Path(folder))
         files = [file for of_class in photos.values() for file in of_class]
@@ -114,7 +114,7 @@ def time_evaluation(
         feature_maps = maps[0][torch.arange(sum(sizes), device=where) % len(timed_images)]
         for shot in shots:
             shape = EpisodeShape(way=WAY, shot=shot, queries=QUERIES)
-            found.append(
+            timings.append(
                 EvaluationTiming(
                     backbone=backbone,
                     shot=shot,
@@ -125,7 +125,7 @@ def time_evaluation(
                     plain=_plain(model, files, shape, effort.plain, where),
                 )
             )
-    return found
+    return timings
 
 
 def _scoring(head: Head, feature_maps: Tensor, sizes: Sequence[int], shape: EpisodeShape, episodes: int) -> float:
@@ -181,9 +181,9 @@ def main(
                     device=device,
                 )
                 show(len(timings) // 2, len(names))
-    found = [timing.as_json() for timing in timings]
+    records = [timing.as_json() for timing in timings]
     if as_json:
-        print_json(found)
+        print_json(records)
         return
     print_table(
         ("test", "features, s", "episodes, s", "episodes/s", "authors' loop", "times, with features", "episodes alone"),

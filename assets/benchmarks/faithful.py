@@ -113,9 +113,9 @@ def differences(compared: Errors, head: FRNHead | TDMFRNHead, support: Tensor, q
     results = []
     for logits, dtype in ((compared, support.dtype), (lambda s, q: true_logits(exact, s, q), torch.float64)):
         maps = [m.to(dtype, copy=True).requires_grad_() for m in (support, query)]
-        found = logits(*maps)
-        of_support, of_query = torch.autograd.grad((found * weight.to(dtype)).sum(), maps)
-        results.append([m.detach().double() for m in (found, of_query, of_support)])
+        values = logits(*maps)
+        of_support, of_query = torch.autograd.grad((values * weight.to(dtype)).sum(), maps)
+        results.append([m.detach().double() for m in (values, of_query, of_support)])
     return [float((ours - truth).norm() / truth.norm()) for ours, truth in zip(*results, strict=True)]
 
 
@@ -136,9 +136,9 @@ def main(
     rows = []
     for name, head, folder in (("FRN", FRNHead(), frn), ("TDM over FRN", TDMFRNHead(64).eval(), tdm)):
         for alpha in (0.0, -9.0):
-            own = head.frn if isinstance(head, TDMFRNHead) else head
-            own.alpha.data.fill_(alpha)
-            own.beta.data.fill_(0.1)
+            inner = head.frn if isinstance(head, TDMFRNHead) else head
+            inner.alpha.data.fill_(alpha)
+            inner.beta.data.fill_(0.1)
             for dtype in (torch.float64, torch.float32):
                 typed = copy.deepcopy(head).to(dtype)
                 codes: dict[str, Errors] = {"frn": typed}
@@ -148,8 +148,8 @@ def main(
                     codes[f"authors, {commit or 'unknown commit'}"] = official(folder.absolute(), typed)
                 torch.set_default_dtype(dtype)  # the authors make lambda I in the default type
                 for code, logits in codes.items():
-                    found = differences(logits, head, *episode(dtype))
-                    shown = (f"{value:.1e}" for value in found)
+                    errors = differences(logits, head, *episode(dtype))
+                    shown = (f"{value:.1e}" for value in errors)
                     rows.append((name, f"{alpha:g}", str(dtype)[6:], code, *shown))
                 torch.set_default_dtype(torch.float32)
     print_table(("head", "alpha", "type", "code", "logits", "query gradient", "support gradient"), rows)

@@ -167,18 +167,18 @@ def main(
             ms = time_classifier(extractor, classifier, enrolled, height=height, width=width, rounds=rounds)
             longer = {name: ms["classifier"] / ms[name] for name in ("extractor", "library")}
             images.append({"height": height, "width": width, "milliseconds": ms, "times_as_long": longer})
-            what, whole = f"classifier, {width} x {height}", f"{ms['classifier']:.2f}"
+            what, milliseconds = f"classifier, {width} x {height}", f"{ms['classifier']:.2f}"
             for name, beside in (("extractor", "its extractor"), ("library", "frn classify's way")):
-                rows.append((what, whole, beside, f"{ms[name]:.2f}", f"{longer[name]:.2f} times as long"))
+                rows.append((what, milliseconds, beside, f"{ms[name]:.2f}", f"{longer[name]:.2f} times as long"))
     whole_processes = time_command(extractor, photos=photos, way=way, rounds=rounds or 5) if photos else {}
     if whole_processes:
         bare, ours = whole_processes["bare loop"], whole_processes["frn classify"]
         what, ratio = f"frn classify, {photos:,} photos", f"{ours / bare:.2f} times as long"
         rows.append((what, f"{1000 * ours:.0f}", "bare loop", f"{1000 * bare:.0f}", ratio))
     sizes = {"way": way, "megabytes": len(classifier) / 1e6}
-    found = {"model": model, **sizes, "extractor": batches, "classifier": images, "processes": whole_processes}
+    results = {"model": model, **sizes, "extractor": batches, "classifier": images, "processes": whole_processes}
     if as_json:
-        print_json(found)
+        print_json(results)
     else:
         print_table(("what", "ms", "beside", "ms", "ratio"), rows)
         stdout().print(f"classifier.onnx of {way:,} classes: {sizes['megabytes']:,.1f} MB")

@@ -124,9 +124,9 @@ def _resident(*, peak: bool) -> int:
     """
     status = Path("/proc/self/status")
     if status.is_file():
-        found = re.search(rf"Vm{'HWM' if peak else 'RSS'}:\s+(\d+) kB", status.read_text(encoding="ascii"))
-        assert found is not None
-        return 1024 * int(found[1])
+        match = re.search(rf"Vm{'HWM' if peak else 'RSS'}:\s+(\d+) kB", status.read_text(encoding="ascii"))
+        assert match is not None
+        return 1024 * int(match[1])
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if sys.platform == "darwin" else 1024 * most
 

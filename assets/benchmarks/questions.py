@@ -56,9 +56,9 @@ def ask(classes: list[Floats], order: str, options: argparse.Namespace, prior: P
             break
         doubt = 1 - certain
         wanted = alike @ doubt * doubt if order == "settle" else second - first - 2 * is_labelled
-        asked = int(wanted.argmax())
-        is_labelled[asked], label = True, truth[asked]
-        pools[label] = np.concatenate([pools[label], photos[asked : asked + 1]])
+        chosen = int(wanted.argmax())
+        is_labelled[chosen], label = True, truth[chosen]
+        pools[label] = np.concatenate([pools[label], photos[chosen : chosen + 1]])
         errors[:, label] = ClassScorer([enroll(pools[label], head)]).class_error(photos)[:, 0]
     return [*(100 * value for number in SHOWN for value in (stated[number], real[number])), keys, 100 * real[keys]]
 

@@ -189,9 +189,9 @@ def main(
                 sizes = tiny if quick else {"way": way, "rounds": rounds}
                 timings.append(time_training(name, data=data, precision=precision, device=device, **sizes))
                 show(len(timings), len(names))
-    found = [timing.as_json() for timing in timings]
+    records = [timing.as_json() for timing in timings]
     if as_json:
-        print_json(found)
+        print_json(records)
         return
     print_table(
         ("step", "loop", "ms", "of peak", "frn train is"),

@@ -50,20 +50,20 @@ def draw(classes: list[Floats], shot: int, kind: str, seed: int) -> tuple[list[F
     shares = np.full(WAY, 1 / WAY) if kind == "balanced" else generator.dirichlet(np.full(WAY, 2.0))
     sizes = np.full(WAY, QUERIES // WAY) if kind == "balanced" else generator.multinomial(QUERIES, shares)
     drawn = [classes[c][generator.permutation(len(classes[c]))] for c in order[:WAY]]
-    asked = [maps[shot : shot + size] for maps, size in zip(drawn, sizes, strict=True)]
-    labels = [np.full(len(maps), label) for label, maps in enumerate(asked)]
+    queries = [maps[shot : shot + size] for maps, size in zip(drawn, sizes, strict=True)]
+    labels = [np.full(len(maps), label) for label, maps in enumerate(queries)]
     if kind == "unknown":
         others = np.concatenate([classes[c] for c in order[WAY : 2 * WAY]])
-        asked.append(others[generator.permutation(len(others))[:STRANGERS]])
+        queries.append(others[generator.permutation(len(others))[:STRANGERS]])
         labels.append(np.full(STRANGERS, -1))
-    return [maps[:shot] for maps in drawn], np.concatenate(asked), np.concatenate(labels)
+    return [maps[:shot] for maps in drawn], np.concatenate(queries), np.concatenate(labels)
 
 
 def pooled(pools: list[Floats], queries: Floats) -> tuple[Floats, Floats]:
     """Return supports (way, shot, d) and queries (q, d) as centred means of their maps, scaled to unit length."""
-    supports, asked = np.stack([pool.mean(1) for pool in pools]), queries.mean(1)
-    centre = np.concatenate([supports.reshape(-1, asked.shape[1]), asked]).mean(0)
-    return unit(supports - centre), unit(asked - centre)
+    supports, means = np.stack([pool.mean(1) for pool in pools]), queries.mean(1)
+    centre = np.concatenate([supports.reshape(-1, means.shape[1]), means]).mean(0)
+    return unit(supports - centre), unit(means - centre)
 
 
 def measure(classes: list[Floats], prior: Prior, shot: int, kind: str, episodes: int) -> dict[str, float]:
@@ -78,8 +78,8 @@ def measure(classes: list[Floats], prior: Prior, shot: int, kind: str, episodes:
         began = time.process_time()
         refined, gamma = refine(errors, pools, queries, head)
         seconds["together"].append(time.process_time() - began)
-        for name, found, temperature in (("alone", errors, head.gamma), ("together", refined, gamma)):
-            shares = probabilities(found, temperature)[known]
+        for name, scores, temperature in (("alone", errors, head.gamma), ("together", refined, gamma)):
+            shares = probabilities(scores, temperature)[known]
             hits = shares.argmax(1) == labels[known]
             right[name].append(hits.mean())
             sure[name].append({"sure": shares.max(1).tolist(), "right": hits.tolist()})

@@ -46,13 +46,13 @@ Floats = NDArray[np.floating]
 
 def features(extractor: Extractor, roots: list[Path]) -> list[Floats]:
     """Return maps (n, r, d) of up to `PHOTOS` photos of every class."""
-    found = []
+    pools = []
     for number, home in enumerate(home for root in roots for home in sorted(root.iterdir())):
         files = sorted(path for path in home.rglob("*") if path.is_file())
         chosen = np.random.default_rng(number).permutation(len(files))[:PHOTOS]
         read = extractor.read(files[place] for place in sorted(chosen))
-        found.append(np.stack([outcome.maps for _, outcome in read if isinstance(outcome, Embedded)]))
-    return found
+        pools.append(np.stack([outcome.maps for _, outcome in read if isinstance(outcome, Embedded)]))
+    return pools
 
 
 def measure(
@@ -112,9 +112,9 @@ def left_out(pools: list[Floats], scorer: ClassScorer, head: HeadParameters) -> 
 
 def others(pools: list[Floats], queries: Floats, labels: NDArray[np.int64], methods: Sequence[str]) -> dict[str, float]:
     """Return top-1 accuracy of classifiers on pooled features."""
-    support, asked = (torch.from_numpy(np.asarray(maps, dtype=np.float32)) for maps in (np.stack(pools), queries))
-    found = {name: ClassicalHead(CLASSICAL[name])(support, asked).argmax(1).numpy() for name in methods}
-    return {name: float((answers == labels).mean()) for name, answers in found.items()}
+    support, query = (torch.from_numpy(np.asarray(maps, dtype=np.float32)) for maps in (np.stack(pools), queries))
+    answers_of = {name: ClassicalHead(CLASSICAL[name])(support, query).argmax(1).numpy() for name in methods}
+    return {name: float((answers == labels).mean()) for name, answers in answers_of.items()}
 
 
 def calibration_error(rows: list[dict[str, object]]) -> float:

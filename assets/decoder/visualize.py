@@ -120,8 +120,8 @@ def render(
         with progress_bar("trials") as measuring:
             errors = regenerator.measure(shape, trials=trials, seed=seed, where=where, progress=measuring)
         names = ("ground-truth feature map", "same-class reconstruction", "other-class reconstruction")
-        found = (f"{error.mean:.4f} ± {error.ci95:.4f}" for error in errors.values())
-        print_table(("regenerated from", "L2 pixel error"), zip(names, found, strict=True))
+        cells = (f"{error.mean:.4f} ± {error.ci95:.4f}" for error in errors.values())
+        print_table(("regenerated from", "L2 pixel error"), zip(names, cells, strict=True))
         print(f"{trials} trials, {shape}; pixels in [-1, 1]. Grid: {out}")
 
 

@@ -67,9 +67,9 @@ def draw(lines: Sequence[Iterable[Segment]], width: int, label: str) -> str:
                 part = "".join(run)
                 if shape in BLOCKS:
                     for left, top, across, down in BLOCKS[shape]:
-                        whole = len(part) if across == 1 else 1
-                        for i in range(0, len(part), whole):
-                            _box(blocks[ink], x + i, y, left, top, across * whole, down)
+                        step = len(part) if across == 1 else 1
+                        for i in range(0, len(part), step):
+                            _box(blocks[ink], x + i, y, left, top, across * step, down)
                 elif shape in LINES:
                     strokes[ink] += [_moved(LINES[shape], x + i, y) for i in range(len(part))]
                 elif part.strip():
@@ -84,13 +84,13 @@ def draw(lines: Sequence[Iterable[Segment]], width: int, label: str) -> str:
             f'<rect width="{wide}" height="{high}" fill="{GROUND}"/>',
             '<g shape-rendering="crispEdges">',
             *(
-                f'<path fill="{colour}" d="{"".join(found)}"/>'
+                f'<path fill="{colour}" d="{"".join(paths)}"/>'
                 for layer in (grounds, blocks)
-                for colour, found in layer.items()
+                for colour, paths in layer.items()
             ),
             "</g>",
             '<g fill="none">',
-            *(f'<path stroke="{colour}" d="{"".join(found)}"/>' for colour, found in strokes.items()),
+            *(f'<path stroke="{colour}" d="{"".join(paths)}"/>' for colour, paths in strokes.items()),
             "</g>",
             f'<g font-family="{FONT}" font-size="15" style="white-space: pre">',
             *texts,
@@ -120,9 +120,9 @@ def _hex(colour: Color | None, otherwise: str) -> str:
     return otherwise if colour is None or colour.is_default else colour.get_truecolor().hex
 
 
-def _box(found: list[str], x: int, y: int, left: float, top: float, across: float, down: float) -> None:
+def _box(path: list[str], x: int, y: int, left: float, top: float, across: float, down: float) -> None:
     wide = _short(across * WIDTH)
-    found.append(f"M{_short((x + left) * WIDTH)} {_short((y + top) * HEIGHT)}h{wide}v{_short(down * HEIGHT)}h-{wide}z")
+    path.append(f"M{_short((x + left) * WIDTH)} {_short((y + top) * HEIGHT)}h{wide}v{_short(down * HEIGHT)}h-{wide}z")
 
 
 def _moved(path: str, x: int, y: int) -> str:

@@ -52,6 +52,6 @@ def compare_answers(
         photo = open_image(entry.supports[0].path)
         maps = classifier.extractor.feature_maps(classifier.extractor.transform(photo)[None])
         expected = list(classifier.predict(maps[0]).errors.values())
-        whole = float(classifier.scorer.energy(maps)[0]) or 1.0
-        largest = max(largest, float(np.abs(class_error(photo) - expected).max()) / whole)
+        energy = float(classifier.scorer.energy(maps)[0]) or 1.0
+        largest = max(largest, float(np.abs(class_error(photo) - expected).max()) / energy)
     return Difference(what, largest, allowed, "a photo's energy")

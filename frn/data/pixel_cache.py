@@ -125,8 +125,8 @@ class ConcatImages:
             int(i): self.parts[i].gather(chosen[origin == i] - (ends[i] - len(self.parts[i]))) for i in set(origin)
         }
         extents = np.empty((len(chosen), 2), dtype=np.int64)
-        for i, (_, found) in gathered.items():
-            extents[origin == i] = found
+        for i, (_, extent) in gathered.items():
+            extents[origin == i] = extent
         canvas = np.zeros((len(chosen), *extents.max(axis=0), 3), dtype=np.uint8)
         for i, (pixels, _) in gathered.items():
             canvas[origin == i, : pixels.shape[1], : pixels.shape[2]] = pixels

@@ -85,18 +85,18 @@ def training_epoch(sizes: Sequence[int], shape: EpisodeShape, *, seed: int, epoc
     generator = np.random.default_rng([seed, epoch, turn] if turn else [seed, epoch])
     starts = np.cumsum([0, *sizes[:-1]])
     shuffled = [start + generator.permutation(size) for start, size in zip(starts, sizes, strict=True)]
-    left = np.asarray(sizes, dtype=np.int64).copy()
-    left[left < shape.per_class] = 0
+    remaining = np.asarray(sizes, dtype=np.int64).copy()
+    remaining[remaining < shape.per_class] = 0
     episodes = []
-    while np.count_nonzero(left) >= shape.way:
-        sampled = generator.choice(len(left), size=shape.way, replace=False, p=left / left.sum())
+    while np.count_nonzero(remaining) >= shape.way:
+        sampled = generator.choice(len(remaining), size=shape.way, replace=False, p=remaining / remaining.sum())
         episode = np.empty((shape.way, shape.per_class), dtype=np.int64)
         for row, label in enumerate(sampled):
-            taken = sizes[label] - left[label]
+            taken = sizes[label] - remaining[label]
             episode[row] = shuffled[label][taken : taken + shape.per_class]
-            left[label] -= shape.per_class
-            if left[label] < shape.per_class:
-                left[label] = 0
+            remaining[label] -= shape.per_class
+            if remaining[label] < shape.per_class:
+                remaining[label] = 0
         episodes.append(episode)
     return episodes
 
@@ -126,11 +126,13 @@ def concat_epoch(
     """
     starts = np.cumsum([0, *map(sum, sets)])
     sampled = [training_epoch(sizes, shape, seed=seed, epoch=epoch) for sizes in sets]
-    for sizes, own, share in zip(sets, sampled, balanced_shares([len(own) for own in sampled], balance), strict=True):
-        for turn in range(1, -(-share // len(own))):
-            own.extend(training_epoch(sizes, shape, seed=seed, epoch=epoch, turn=turn))
-        del own[share:]
-    episodes = [start + episode for start, own in zip(starts, sampled, strict=False) for episode in own]
+    for sizes, part, share in zip(
+        sets, sampled, balanced_shares([len(part) for part in sampled], balance), strict=True
+    ):
+        for turn in range(1, -(-share // len(part))):
+            part.extend(training_epoch(sizes, shape, seed=seed, epoch=epoch, turn=turn))
+        del part[share:]
+    episodes = [start + episode for start, part in zip(starts, sampled, strict=False) for episode in part]
     if len(sets) == 1:
         return episodes
     return [episodes[i] for i in np.random.default_rng([seed, epoch, len(sets)]).permutation(len(episodes))]

@@ -67,7 +67,7 @@ class EpisodeSampler(Sampler[list[int]]):
         names, of_each = group_by_class(known)
         members = [np.flatnonzero(of_each == index) for index in range(len(names))]
         check_classes(names, list(map(len, members)), self.shape, where="the dataset", every_class=False)
-        self.members = [found for found in members if len(found) >= self.shape.per_class]
+        self.members = [images for images in members if len(images) >= self.shape.per_class]
 
     def __len__(self) -> int:
         return self.episodes

@@ -200,8 +200,8 @@ class FewShotClassifier:
     def error_map(self, photo: Photo) -> NDArray[np.float32]:
         """Return the squared reconstruction error of every location for every class, (way, h, w)."""
         classifier = self._fitted.classifier
-        (found,) = embed_all(classifier.extractor, [photo], classifier)
-        return classifier.error_maps(found.maps, found.key)
+        (embedded,) = embed_all(classifier.extractor, [photo], classifier)
+        return classifier.error_maps(embedded.maps, embedded.key)
 
     def explain(self, photo: Photo, against: object = None) -> Explanation:
         """Return which parts of a photo decided between its class and another one, and where each was rebuilt from.
@@ -209,8 +209,8 @@ class FewShotClassifier:
         The other class is `against`, or the second best. Raises FrnError as `frn.inference.explanation.explain`.
         """
         classifier = self._fitted.classifier
-        (found,) = embed_all(classifier.extractor, [photo])
-        return explain(classifier, found.maps, found.key, None if against is None else str(against))
+        (embedded,) = embed_all(classifier.extractor, [photo])
+        return explain(classifier, embedded.maps, embedded.key, None if against is None else str(against))
 
     def score(self, X: Sequence[Photo], y: Iterable[Any]) -> float:  # noqa: N803
         """Return the fraction of photos with the correct label.
@@ -225,8 +225,8 @@ class FewShotClassifier:
         if not photos:
             raise FrnError("no photos to score: pass at least one")
         check_kind(truth, fitted.labels)
-        found = fitted.labels_of(answer.label for answer in fitted.predictions(photos))
-        return float(np.mean(found == as_known(truth, fitted.labels)))
+        predicted = fitted.labels_of(answer.label for answer in fitted.predictions(photos))
+        return float(np.mean(predicted == as_known(truth, fitted.labels)))
 
     def save(self, path: str | Path, *, replace: bool = False) -> None:
         """Write a project file (`X.frn.json`) that refers to photos by path and to classes by name.
@@ -350,7 +350,7 @@ class FewShotClassifier:
                 "the classes were fitted with a different model or tta: fit them again, or restore the parameters"
             )
         search, photos = self._searched(extractor, before, photos, labels)
-        found = list(embed_all(extractor, photos))
+        embedded = list(embed_all(extractor, photos))
         if fitted:
             check_kind(labels, fitted.labels)
         together = np.concatenate([fitted.labels, labels]) if fitted else labels  # a common type: with 2.5, 1 is 1.0
@@ -358,17 +358,17 @@ class FewShotClassifier:
         examples: dict[str, list[Support]] = {name: [] for name in map(str, all_labels.tolist())}
         for entry, name in zip(before.classes, named, strict=False):
             examples[name] += entry.supports
-        for photo, name, each in zip(photos, named[-len(labels) :], found, strict=True):
+        for photo, name, each in zip(photos, named[-len(labels) :], embedded, strict=True):
             examples[name].append(Support.of(path_of(photo), each.key))
         state, duplicates = build_state(examples.items())
         state = dataclasses.replace(_renumbered(state, before), search=search)
         _refuse_contradictions(duplicates, examples)
-        looks = {**(fitted.looks if fitted else {}), **{each.key: each.look for each in found}}
+        looks = {**(fitted.looks if fitted else {}), **{each.key: each.look for each in embedded}}
         copies = find_copies(state, looks)
         for note in describe_copies(state, copies):
             warnings.warn(str(note), FrnWarning, stacklevel=3)
         state = without_copies(state, copies)
-        maps = {**(fitted.classifier.example_maps() if fitted else {}), **{each.key: each.maps for each in found}}
+        maps = {**(fitted.classifier.example_maps() if fitted else {}), **{each.key: each.maps for each in embedded}}
         apart = {each.key: (photo, each.maps) for photo, each in zip(others, embed_all(extractor, others), strict=True)}
         known = state.holders().keys() | {other.key for other in state.others}
         added = [Support.of(path_of(photo), key) for key, (photo, _) in apart.items() if key not in known]
@@ -461,17 +461,17 @@ def _flat(
     """Return photos, the label of each, and photos of no class, from a path, a mapping of classes or two lists."""
     others: Sequence[Photo] = ()
     if isinstance(photos, str | Path):
-        found = class_files(expanded(photos), level)
-        for remark in (*found.notes, *found.skipped):
+        files = class_files(expanded(photos), level)
+        for remark in (*files.notes, *files.skipped):
             warnings.warn(remark, FrnWarning, stacklevel=3)
-        photos, others = found.members, found.others
+        photos, others = files.members, files.others
     if not isinstance(photos, Mapping):
         listed = list_photos(photos)
         if labels is None:  # in the wording of scikit-learn's own message
             raise FrnError("a list of photos requires y to be passed, but the target y is None")
-        given = as_labels(labels)
-        if len(given) != len(listed):
-            raise FrnError(f"{len(listed)} photos need the same number of labels, not {len(given)}")
+        each_label = as_labels(labels)
+        if len(each_label) != len(listed):
+            raise FrnError(f"{len(listed)} photos need the same number of labels, not {len(each_label)}")
     elif labels is not None:
         raise FrnError("y is for a list of photos; a mapping has labels as its keys")
     else:
@@ -480,10 +480,10 @@ def _flat(
             if not of_class:
                 raise FrnError(f"class {label!r} has no photos. Give it at least one, or remove it.")
         listed = [photo for _, of_class in members for photo in of_class]
-        given = as_labels([label for label, of_class in members for _ in of_class])
+        each_label = as_labels([label for label, of_class in members for _ in of_class])
     if not listed:
         raise FrnError("no classes to enroll: give at least one class with a photo")
-    return listed, given, others
+    return listed, each_label, others
 
 
 def _renumbered(state: State, before: State) -> State:

@@ -57,8 +57,8 @@ class Fitted:
     def labels_of(self, names: Iterable[str]) -> Labels:
         """Return the labels of classes by their internal names."""
         at = {name: index for index, name in enumerate(self.classifier.names)}
-        found: Labels = self.labels[np.array([at[name] for name in names], dtype=int)]
-        return found
+        labels: Labels = self.labels[np.array([at[name] for name in names], dtype=int)]
+        return labels
 
     def predictions(self, photos: Iterable[Photo], transductive: bool = False) -> Iterator[Prediction]:
         """Yield predictions in batches. Raises FrnError if a photo cannot be read."""
@@ -69,16 +69,16 @@ class Fitted:
 
     def each(self, photos: Iterable[Photo]) -> Iterator[Answer]:
         """Yield answers as `FewShotClassifier.answers` does."""
-        asked, again = itertools.tee(photos)
+        listed, again = itertools.tee(photos)
         at = dict(zip(self.classifier.names, self.labels.tolist(), strict=True))
-        for photo, found in zip(again, self.outcomes(asked), strict=True):
-            if isinstance(found, FrnError):
-                yield Answer(photo, error=found)
+        for photo, outcome in zip(again, self.outcomes(listed), strict=True):
+            if isinstance(outcome, FrnError):
+                yield Answer(photo, error=outcome)
             else:
-                probability, explained = found.probabilities[found.label], found.explained[found.label]
-                example_of = at.get(found.example_of) if found.example_of else None
-                known, unknown = found.known, found.unknown
-                yield Answer(photo, at[found.label], probability, explained, known, unknown, None, example_of)
+                probability, explained = outcome.probabilities[outcome.label], outcome.explained[outcome.label]
+                example_of = at.get(outcome.example_of) if outcome.example_of else None
+                known, unknown = outcome.known, outcome.unknown
+                yield Answer(photo, at[outcome.label], probability, explained, known, unknown, None, example_of)
 
     def outcomes(self, photos: Iterable[Photo], transductive: bool = False) -> Iterator[Prediction | FrnError]:
         """Yield predictions and errors of photos, in order and in batches; all at once if `transductive`."""
@@ -99,10 +99,10 @@ def embed_all(
     extractor: Extractor, photos: Iterable[Photo], classifier: Classifier | None = None
 ) -> Iterator[Embedded]:
     """Embed a list of photos as `embed` does. Raises FrnError if one of them cannot be read."""
-    for found in embed(extractor, list_photos(photos), classifier):
-        if isinstance(found, FrnError):
-            raise found
-        yield found
+    for outcome in embed(extractor, list_photos(photos), classifier):
+        if isinstance(outcome, FrnError):
+            raise outcome
+        yield outcome
 
 
 def _seen(extractor: Extractor, photo: Photo, classifier: Classifier | None) -> Prepared | FrnError:

@@ -20,14 +20,14 @@ READERS: dict[object, Callable[[str], Any]] = {"int": int, "float": float, "bool
 """Types of labels, apart from text, that a project keeps, and how to read them from the names of classes."""
 
 
-def as_labels(given: Iterable[Any]) -> Labels:
+def as_labels(texts: Iterable[Any]) -> Labels:
     """Return labels (n,) as an array of text or numbers.
 
     Raises FrnError if the labels are not a list of single labels, have other types, or mix text and numbers.
     """
-    if isinstance(given, str | bytes | set | frozenset | Mapping) or not isinstance(given, Iterable):
-        raise FrnError(f"labels must be a list with one label per photo, not {type(given).__name__}")
-    array = np.asarray(given) if hasattr(given, "dtype") else np.array(list(given), dtype=object)
+    if isinstance(texts, str | bytes | set | frozenset | Mapping) or not isinstance(texts, Iterable):
+        raise FrnError(f"labels must be a list with one label per photo, not {type(texts).__name__}")
+    array = np.asarray(texts) if hasattr(texts, "dtype") else np.array(list(texts), dtype=object)
     if array.ndim == 2 and array.shape[1] == 1:  # a column of a table
         array = array[:, 0]
     if array.ndim != 1:
@@ -74,10 +74,10 @@ def as_known(labels: Labels, classes: Labels) -> Labels:
     """
     if labels.dtype.kind != "U" or classes.dtype.kind != "U":
         return labels
-    found, notes = match_names(labels.tolist(), classes.tolist())
+    matches, notes = match_names(labels.tolist(), classes.tolist())
     for note in notes:
         warnings.warn(f"the label {note}", FrnWarning, stacklevel=3)
-    known: Labels = np.array([found.get(label, label) for label in labels.tolist()], dtype=object)
+    known: Labels = np.array([matches.get(label, label) for label in labels.tolist()], dtype=object)
     return known
 
 

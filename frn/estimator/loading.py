@@ -90,12 +90,12 @@ def load_classifier(
     classifier, and the reasons for skipped files. Raises FrnError if there are no classes, or a project was made with
     another model.
     """
-    found = class_files(classes, level)  # before loading the model, to report a wrong path at once
-    name, project = model or found.model or DEFAULT_MODEL, found.project
+    files = class_files(classes, level)  # before loading the model, to report a wrong path at once
+    name, project = model or files.model or DEFAULT_MODEL, files.project
     tta = tta or (project.model.tta if project else "none")
     classifier = Classifier(load_extractor(name, device, tta), FeatureStore())
-    notes, skipped = map(FrnError, found.notes), map(FrnError, found.skipped)
-    state = project.state if project else listed_state(found.members, found.others)
+    notes, skipped = map(FrnError, files.notes), map(FrnError, files.skipped)
+    state = project.state if project else listed_state(files.members, files.others)
     if project:
         project.model.check(classifier.extractor.plain_sha256, classes, name)
     return classifier, [*notes, *classifier.enroll_state(replace(state, search=find or state.search)), *skipped]

@@ -92,10 +92,10 @@ def open_photo(photo: Photo) -> tuple[str, Image.Image]:
     return content_key(b"%dx%d" % image.size + image.tobytes()), image
 
 
-def _picture(given: Any) -> Image.Image:
+def _picture(array: Any) -> Image.Image:
     """Return pixels as an RGB image. Raises FrnError if the pixels are invalid."""
-    is_tensor = hasattr(given, "detach")
-    pixels = np.asarray(given.detach().cpu() if is_tensor else given)
+    is_tensor = hasattr(array, "detach")
+    pixels = np.asarray(array.detach().cpu() if is_tensor else array)
     shape = pixels.shape
     if pixels.ndim == 3 and shape[0] in CHANNELS and (is_tensor or shape[2] not in CHANNELS):
         pixels = pixels.transpose(1, 2, 0)

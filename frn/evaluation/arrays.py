@@ -84,12 +84,12 @@ def evaluate(
 def _by_class(features: Table, labels: Table) -> tuple[NDArray[np.float32], tuple[int, ...], list[str]]:
     """Return maps (n, r, d) sorted by class, the number of images of each class, and the class names."""
     try:
-        found, known = np.asarray(features), np.asarray(labels)
+        values, known = np.asarray(features), np.asarray(labels)
     except ValueError as error:
         raise FrnError(f"the features or labels are not an array ({error})") from error
-    if found.dtype.kind not in "biuf":
-        raise FrnError(f"the features are {found.dtype}, not numbers")
-    maps = found.astype(np.float32)
+    if values.dtype.kind not in "biuf":
+        raise FrnError(f"the features are {values.dtype}, not numbers")
+    maps = values.astype(np.float32)
     if known.dtype.kind not in "biufUSO":
         raise FrnError(f"the labels are {known.dtype}, not numbers or names")
     if maps.ndim == 4:

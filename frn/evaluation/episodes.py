@@ -125,11 +125,11 @@ def enrolled_accuracies(
         pools = list(feature_maps[drawn[:, : shape.shot]])
         head = tune_by_leave_one_out(pools, prior)
         scorer = ClassScorer([enroll(pool, head) for pool in pools])
-        asked = [list(drawn[:, shape.shot :])]
+        drawings = [list(drawn[:, shape.shot :])]
         if transductive:
-            asked.append(_unequal(drawn, sizes, shape, np.random.default_rng([seed, index])))
-        for column, images in enumerate(asked):
-            labels = np.repeat(np.arange(shape.way), [len(own) for own in images])
+            drawings.append(_unequal(drawn, sizes, shape, np.random.default_rng([seed, index])))
+        for column, images in enumerate(drawings):
+            labels = np.repeat(np.arange(shape.way), [len(of_class) for of_class in images])
             queries = feature_maps[np.concatenate(images)]
             errors = scorer.class_error(queries).astype(np.float64)
             shares[place, 2 * column] = (errors.argmin(1) == labels).mean()
@@ -151,6 +151,6 @@ def _unequal(
     owners = np.searchsorted(ends, drawn[:, 0], side="right")
     images = []
     for supports, owner, count in zip(drawn[:, : shape.shot], owners, counts, strict=True):
-        left = np.setdiff1d(np.arange(ends[owner] - sizes[owner], ends[owner]), supports)
-        images.append(generator.permutation(left)[:count])
+        remaining = np.setdiff1d(np.arange(ends[owner] - sizes[owner], ends[owner]), supports)
+        images.append(generator.permutation(remaining)[:count])
     return images

@@ -27,7 +27,6 @@ from frn.heads import build_untrained_head, networks_for
 from frn.heads.frn import FRNHead
 from frn.heads.head import Head
 from frn.heads.vectors.classical import CLASSICAL, ClassicalHead
-from frn.images.transforms import EvaluationTransform
 from frn.models.model import Model, load_model
 from frn.models.zoo import is_exported
 from frn.ridge.parameters import HeadParameters
@@ -63,8 +62,6 @@ class EvaluationOptions:
     precision: str = "fp32"
     device: Device = "auto"
     threads: int | None = None
-    transform: EvaluationTransform | None = None
-    """Image preparation for an authors' `.pth`, which does not contain it."""
     tta: Tta = "none"
     method: str | None = None
     """A different, untrained head on the model's backbone: SimpleShot is centred on train/, FRN is tuned on val/.
@@ -202,15 +199,15 @@ def _load(options: EvaluationOptions, device: torch.device, precision: Precision
     """Load the model, with the head of another method if requested."""
     method = None if options.method in CLASSICAL else options.method
     if is_exported(Path(options.model)):
-        fixed = {"method": method, "precision": options.precision != "fp32", "preset": options.transform}
+        fixed = {"method": method, "precision": options.precision != "fp32"}
         if changed_options := [name for name, changed in fixed.items() if changed]:
             raise FrnError(
-                f"--{changed_options[0]}: an exported model has a fixed head, precision and preprocessing. Remove the "
-                "option, or pass the torch model."
+                f"--{changed_options[0]}: an exported model has a fixed head and precision. Remove the option, "
+                "or pass the torch model."
             )
         exported = Extractor.open(Path(options.model), device=options.device, threads=options.threads or 0)
         return OnnxExtractor(exported, tta=options.tta)
-    model = load_model(options.model, transform=options.transform)
+    model = load_model(options.model)
     if method:
         model = with_method(model, method)
     if options.tta == "views" and model.config.method != "frn":

@@ -113,9 +113,9 @@ def augmented_maps(run: Callable[[Tensor], Tensor], images: Tensor, grid: tuple[
     The order of the views is that of `frn_export.graphs.mirror`.
     """
     if tta == "views":
-        whole = images.shape[-1]
-        side = -(-whole * 2 // 3)
-        ends = (slice(side), slice(whole - side, whole))
+        length = images.shape[-1]
+        side = -(-length * 2 // 3)
+        ends = (slice(side), slice(length - side, length))
         maps = run(torch.cat([images[..., y, x] for y in ends for x in ends]))
         return maps.unflatten(0, (4, -1)).transpose(0, 1).flatten(1, 2)
     maps = run(images)

@@ -257,8 +257,8 @@ def score_labelled(
     remaining = queries()
     while batch := list(islice(remaining, None if transductive else classifier.extractor.batch)):
         maps = [seen.maps for _, _, seen in batch]
-        found = classifier.predict_all(maps, [None] * len(maps), transductive=transductive)
-        for (truth, path, seen), prediction in zip(batch, found, strict=True):
+        predictions = classifier.predict_all(maps, [None] * len(maps), transductive=transductive)
+        for (truth, path, seen), prediction in zip(batch, predictions, strict=True):
             answers[truth in names].append(Answer(path, truth, replace(prediction, box=seen.box)))
     if not answers[True]:
         raise FrnError(

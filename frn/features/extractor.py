@@ -219,8 +219,8 @@ class Extractor:
         new = [Embedded(entry.key, each, look(entry.pixels)) for entry, each in zip(fresh, maps, strict=True)]
         if store and new:
             store.put(self.sha256, {each.key: each.maps for each in new}, {each.key: each.look for each in new})
-        left = iter(new)
-        return [next(left) if isinstance(entry, Prepared) else entry for entry in seen]
+        remaining = iter(new)
+        return [next(remaining) if isinstance(entry, Prepared) else entry for entry in seen]
 
     def keys(self, paths: Sequence[Path], store: FeatureStore | None) -> list[str | FrnError]:
         """Return the content keys of files, or why they cannot be read; only files that have changed are opened."""

@@ -171,8 +171,8 @@ def open_session(
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 4
-    own = {"device_id": os.environ.get("LOCAL_RANK", "0")}  # one GPU per torchrun process
-    providers = [("CUDAExecutionProvider", own)] * wants_cuda + [("CPUExecutionProvider", {})]
+    gpu = {"device_id": os.environ.get("LOCAL_RANK", "0")}  # one GPU per torchrun process
+    providers = [("CUDAExecutionProvider", gpu)] * wants_cuda + [("CPUExecutionProvider", {})]
     onnxruntime.set_default_logger_severity(4)  # otherwise a fallback prints pages of warnings
     try:
         unwanted = None if fold else ["ConstantFolding"]
@@ -298,8 +298,8 @@ Session = OwnModel | ForeignModel
 
 
 def _describe(session: Any) -> tuple[dict[str, str], list[Value], list[Value]]:
-    def values(found: Any) -> list[Value]:
-        return [(value.name, value.type, list(value.shape)) for value in found]
+    def values(listed: Any) -> list[Value]:
+        return [(value.name, value.type, list(value.shape)) for value in listed]
 
     metadata = dict(session.get_modelmeta().custom_metadata_map)
     return metadata, values(session.get_inputs()), values(session.get_outputs())
@@ -313,11 +313,11 @@ def answer(question: Message, blobs: list[bytes]) -> Answer:
     """Answer a request in the child process."""
     if question["do"] == "run":
         named = zip(question["shapes"].items(), blobs, strict=True)
-        given = {name: np.frombuffer(blob, dtype=np.float32).reshape(shape) for (name, shape), blob in named}
+        arrays = {name: np.frombuffer(blob, dtype=np.float32).reshape(shape) for (name, shape), blob in named}
         session = _open["session"]
-        (found,) = run_session(session, [session.get_outputs()[0].name], given)
-        found = np.ascontiguousarray(found, dtype=np.float32)
-        return {"shape": found.shape}, (found.tobytes(),)
+        (maps,) = run_session(session, [session.get_outputs()[0].name], arrays)
+        maps = np.ascontiguousarray(maps, dtype=np.float32)
+        return {"shape": maps.shape}, (maps.tobytes(),)
     where, data = question["where"], blobs.pop()
     check_model(data, where)
     _open["session"] = session = open_session(

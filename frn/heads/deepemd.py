@@ -103,9 +103,9 @@ class _Transport(torch.autograd.Function):
             for tensor in (cost, supply, demand)
         )
         solver, plans = import_solver(), []
-        for own, sources, targets in zip(costs, supplies, demands, strict=True):
+        for image_costs, sources, targets in zip(costs, supplies, demands, strict=True):
             # Weights that sum to one in float32 are not exact enough for POT.
-            flow, log = solver.emd(sources / sources.sum(), targets / targets.sum(), own, log=True)
+            flow, log = solver.emd(sources / sources.sum(), targets / targets.sum(), image_costs, log=True)
             plans.append((flow, log["u"], log["v"]))
         flow, sent, taken = (
             torch.from_numpy(np.stack(part)).to(cost).reshape(*cost.shape[:-2], *part[0].shape)

@@ -28,8 +28,8 @@ class ChannelWeights(nn.Module):
         # mean squared distance of each class's channels from the channel means of each class: way, way, d
         distances = (prototypes[:, None] - prototypes.mean(-1)[..., None]).square().mean(2)
         number = torch.arange(prototypes.shape[0], device=prototypes.device)
-        own = number[:, None] == number
-        others = distances.masked_fill(own[..., None], torch.inf).amin(1)
+        is_same = number[:, None] == number
+        others = distances.masked_fill(is_same[..., None], torch.inf).amin(1)
         classes = (self.within(_scatter(prototypes)) + self.between(others)) / 2
         weights = (classes[:, None] + self.query(_scatter(query))) / 2
         if self.training:

@@ -46,13 +46,13 @@ class DecodeRequest:
     box: Box | None = None
     """Requested part, in pixels of the whole upright photo; reduced by a whole factor if it has more than `LARGE`."""
 
-    def finish(self, image: Image.Image, orientation: int, whole: tuple[int, int], where: str) -> Image.Image:
-        """Convert a decoded image to the requested form; `whole` is the size of the whole upright photo.
+    def finish(self, image: Image.Image, orientation: int, full: tuple[int, int], where: str) -> Image.Image:
+        """Convert a decoded image to the requested form; `full` is the size of the whole upright photo.
 
         Raises FrnError if the requested part has no pixel.
         """
         if self.box is not None:
-            edges = left, top, right, bottom = _within(image, orientation, self.box, whole, where)
+            edges = left, top, right, bottom = _within(image, orientation, self.box, full, where)
             pixels = (right - left) * (bottom - top)
             factor = math.ceil(math.sqrt(4 * pixels / LARGE)) if pixels > LARGE else 1
             return to_rgb(image, edges, orientation, factor)
@@ -105,8 +105,8 @@ def decode_in_process(
                 orientation = _orientation(image)
                 if orientation in SIDEWAYS:
                     width, height = height, width
-                whole = width, height
-                return request.finish(depth.rescale(image, raw, data), orientation, whole, where), whole
+                full = width, height
+                return request.finish(depth.rescale(image, raw, data), orientation, full, where), full
     except FrnError:
         raise
     except UnidentifiedImageError as error:
@@ -124,14 +124,14 @@ def decode_in_process(
 
 
 def _within(
-    image: Image.Image, orientation: int, box: Box, whole: tuple[int, int], where: str
+    image: Image.Image, orientation: int, box: Box, full: tuple[int, int], where: str
 ) -> tuple[int, int, int, int]:
     """Return the edges of a box in pixels of the upright decoded image, which may be smaller than the whole photo."""
-    right, bottom = min(box.left + box.width, whole[0]), min(box.top + box.height, whole[1])
+    right, bottom = min(box.left + box.width, full[0]), min(box.top + box.height, full[1])
     if box.left >= right or box.top >= bottom:
-        raise FrnError(f"{box_name(where, box)}: the box has no pixel of the photo, which is {whole[0]} x {whole[1]}")
+        raise FrnError(f"{box_name(where, box)}: the box has no pixel of the photo, which is {full[0]} x {full[1]}")
     width, height = image.size if orientation not in SIDEWAYS else image.size[::-1]
-    x, y = width / whole[0], height / whole[1]
+    x, y = width / full[0], height / full[1]
     ends = max(round(right * x), int(box.left * x) + 1), max(round(bottom * y), int(box.top * y) + 1)
     return int(box.left * x), int(box.top * y), *ends
 

@@ -169,8 +169,8 @@ def answer(question: Message, blobs: list[bytes]) -> Answer:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         say.cache_clear()  # the parent filters repeated warnings
-        image, whole = decode_in_process(blobs.pop(), question["where"], request)
+        image, full = decode_in_process(blobs.pop(), question["where"], request)
     warned = [str(warning.message) for warning in caught if issubclass(warning.category, ShallowDataWarning)]
     profile = image.info.get("icc_profile")
     sent = [profile] if isinstance(profile, bytes) else []
-    return {"whole": whole, "told": warned, "mode": image.mode, "size": image.size}, (*sent, image.tobytes())
+    return {"whole": full, "told": warned, "mode": image.mode, "size": image.size}, (*sent, image.tobytes())

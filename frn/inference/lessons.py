@@ -42,18 +42,18 @@ class Worth(NamedTuple):
 def worth(pools: Sequence[NDArray[np.floating]], head: HeadParameters) -> list[Worth]:
     """Return what the examples of each class are worth, from their feature maps (k, r, d)."""
     moments = [np.mean([_moment(maps) for maps in pool[:: -(-len(pool) // MAX_PHOTOS)]], axis=0) for pool in pools]
-    total, found = np.sum(moments, axis=0), list[Worth]()
+    total, results = np.sum(moments, axis=0), list[Worth]()
     for pool, moment in zip(pools, moments, strict=True):
         k = len(pool)
-        own = np.full((k, k), np.nan)
+        shares = np.full((k, k), np.nan)
         for left_out in range(0, k if k > 1 else 0, -(-k // MAX_PHOTOS)):
             rest = np.arange(k) != left_out
-            own[left_out, rest] = _explained(pool[rest], _moment(pool[left_out]), head)
+            shares[left_out, rest] = _explained(pool[rest], _moment(pool[left_out]), head)
         others = (total - moment) / (len(pools) - 1) if len(pools) > 1 else np.full_like(total, np.nan)
-        seen = ~np.isnan(own)
-        mean = np.divide(np.nansum(own, 0), seen.sum(0), out=np.full(k, np.nan), where=seen.any(0))
-        found.append(Worth(mean, _explained(pool, others, head)))
-    return found
+        seen = ~np.isnan(shares)
+        mean = np.divide(np.nansum(shares, 0), seen.sum(0), out=np.full(k, np.nan), where=seen.any(0))
+        results.append(Worth(mean, _explained(pool, others, head)))
+    return results
 
 
 def advise(classifier: Classifier, find: Callable[[str], Maps] | None = None) -> list[str]:
@@ -71,18 +71,18 @@ def advise(classifier: Classifier, find: Callable[[str], Maps] | None = None) ->
     values = worth([np.stack([find(photo.key) for photo in entry.supports]) for entry in entries], classifier.head)
     rivals, right = _leave_one_out(classifier)
     mistakes, carried, few = [], list[tuple[float, str]](), list[tuple[float, str]]()
-    for entry, (own, others) in zip(entries, values, strict=True):
+    for entry, (of_own, others) in zip(entries, values, strict=True):
         name, k = entry.name, len(entry.supports)
         suspects = 0
-        for photo, mine, theirs in zip(entry.supports, own.tolist(), others.tolist(), strict=True):
+        for photo, mine, theirs in zip(entry.supports, of_own.tolist(), others.tolist(), strict=True):
             rival, lead = rivals.get(photo.key, ("", 0.0))
             shown = "/".join(photo.path.parts[-2:])
             if rival and theirs > mine:
                 suspects += 1
                 text = f"remove {shown} from {name}: it looks like {rival}, and explains {theirs:.1%} of other "
                 mistakes.append((-lead * theirs / max(mine, 1e-9), f"{text}classes but {mine:.1%} of its own"))
-        if k > 2 and own.max() > CARRIES * own.sum():
-            shown, share = "/".join(entry.supports[int(own.argmax())].path.parts[-2:]), own.max() / own.sum()
+        if k > 2 and of_own.max() > CARRIES * of_own.sum():
+            shown, share = "/".join(entry.supports[int(of_own.argmax())].path.parts[-2:]), of_own.max() / of_own.sum()
             text = f"add photos like {shown} to {name}: it alone gives {share:.0%} of what this class explains"
             carried.append((-share, text))
         if k > 1 and (recognised := right[name] + suspects) < ACCURATE * k:

@@ -98,10 +98,10 @@ class Reconstruction:
         least = min(self._counts)
         for row, key in enumerate(keys):
             if key in self.own_errors:
-                name, own = self.own_errors[key]
+                name, without = self.own_errors[key]
                 column = self._columns[name]
                 more = without_one(self.classes[name].allowance, self._counts[column], least)
-                errors[row, column] = own.mean() + (more * energy_of(row) if more else 0.0)
+                errors[row, column] = without.mean() + (more * energy_of(row) if more else 0.0)
 
     def distances(self, maps: Maps, keys: Sequence[Key]) -> Array:
         labels = [self._columns[self.own_errors[key][0]] if key in self.own_errors else None for key in keys]
@@ -110,8 +110,8 @@ class Reconstruction:
     def location_errors(self, maps: Maps, key: Key) -> Floats:
         error = self.joined.location_error(maps[None])[0]
         if key in self.own_errors:
-            name, own = self.own_errors[key]
-            error[:, self._columns[name]] = own
+            name, without = self.own_errors[key]
+            error[:, self._columns[name]] = without
         return error
 
     def refined(
@@ -196,8 +196,8 @@ class Comparison:
 
     def errors_without(self, query: Maps, key: str) -> Array:
         """Return errors (way,) of an example; if its class has no other example, that class explains nothing."""
-        own, place = self._places[key]
-        pools = self.pools | {own: np.delete(self.pools[own], place, axis=0)}
+        owner, place = self._places[key]
+        pools = self.pools | {owner: np.delete(self.pools[owner], place, axis=0)}
         present = {name: pool for name, pool in pools.items() if len(pool)}
         errors = np.ones(len(pools))
         if present:

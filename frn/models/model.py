@@ -181,8 +181,8 @@ def model_file(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> by
 
 UNTOLD = (
     "{}: weights alone do not record how images were preprocessed. Images that are not 84 x 84 are resized to a "
-    "shorter side of 92 pixels and cropped to the central 84 x 84. --preset NAME changes this (both "
-    "cub-cropped-resnet12 and aircraft-resnet12 resize both sides to 92)."
+    "shorter side of 92 pixels and cropped to the central 84 x 84. `frn models add FILE --preset NAME` changes this "
+    "(both cub-cropped-resnet12 and aircraft-resnet12 resize both sides to 92)."
 )
 
 

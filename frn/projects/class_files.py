@@ -75,14 +75,14 @@ def readings(path: Path, check: Check = lambda: None) -> dict[int, ClassFiles]:
         return {1: listed}
     files = list_tree(path, check)
     tree = class_tree(path, 1, check, files)
-    found = {1: _from_tree(path, tree, needed=False)}
+    by_level = {1: _from_tree(path, tree, needed=False)}
     for level in (DEEPEST, 2) if tree.is_nested else ():
         with suppress(FrnError):  # deeper folders may differ only in their whitespace
             read = _from_tree(path, class_tree(path, level, check, files), needed=False)
             are_names = level == DEEPEST or all(is_name(name, has_photos=True) for name in read.members)
-            if are_names and all(read.members != other.members for other in found.values()):
-                found[level] = read
-    return dict(sorted(found.items(), reverse=True))
+            if are_names and all(read.members != other.members for other in by_level.values()):
+                by_level[level] = read
+    return dict(sorted(by_level.items(), reverse=True))
 
 
 def _listed(path: Path) -> ClassFiles | None:
@@ -108,9 +108,9 @@ def _from_tree(path: Path, tree: ClassTree, *, needed: bool) -> ClassFiles:
     files = [(folder, f"{folder}/{name}") for folder, names in tree.folders.items() for name in names]
     files.sort(key=lambda file: natural_order(file[1]))
     pairs = [(folder.rpartition("/")[2], tree.root / name) for folder, name in files]
-    found = _grouped(path, pairs, tree.skipped)
-    found.loose = [tree.root / name for name in sorted(tree.loose, key=natural_order)]
-    return found
+    classes = _grouped(path, pairs, tree.skipped)
+    classes.loose = [tree.root / name for name in sorted(tree.loose, key=natural_order)]
+    return classes
 
 
 def _grouped(where: Path, pairs: Iterable[tuple[str, Path]], skipped: list[Broken]) -> ClassFiles:

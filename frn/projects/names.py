@@ -37,10 +37,10 @@ def natural_order(name: str) -> list[tuple[int, int, str]]:
 
 def by_loose_name(names: Iterable[str]) -> dict[str, list[str]]:
     """Return names by their loose form; those in one list differ only in what `loose` removes."""
-    found: dict[str, list[str]] = {}
+    by_name: dict[str, list[str]] = {}
     for name in names:
-        found.setdefault(loose(name), []).append(name)
-    return found
+        by_name.setdefault(loose(name), []).append(name)
+    return by_name
 
 
 def lookalikes(names: Iterable[str]) -> list[str]:
@@ -49,26 +49,26 @@ def lookalikes(names: Iterable[str]) -> list[str]:
     return [f"{group} are different classes, but their names look alike" for group in groups]
 
 
-def match_names(given: Iterable[str], classes: Sequence[str]) -> tuple[Mapping[str, str], list[str]]:
+def match_names(labels: Iterable[str], classes: Sequence[str]) -> tuple[Mapping[str, str], list[str]]:
     """Match given names to classes; return the class of each match, and a note on each inexact or missing one.
 
     An inexact match must be unique, and its class must not match another given name exactly.
     """
     exact = {normal(name): name for name in classes}
-    names = list(dict.fromkeys(given))
-    found = {name: exact[normal(name)] for name in names if normal(name) in exact}
-    taken, notes = set(found.values()), []
+    names = list(dict.fromkeys(labels))
+    matches = {name: exact[normal(name)] for name in names if normal(name) in exact}
+    taken, notes = set(matches.values()), []
     loosely = by_loose_name(classes)
     for name in names:
-        if name in found:
+        if name in matches:
             continue
         candidates = loosely.get(loose(name), [])
         if len(candidates) == 1 and candidates[0] not in taken:
-            found[name] = candidates[0]
+            matches[name] = candidates[0]
             taken.add(candidates[0])
             notes.append(f"{name!r} is matched to the class {candidates[0]!r}")
         elif nearest := difflib.get_close_matches(loose(name), loosely, n=1):
             notes.append(f"{name!r} is not a class; the nearest name is {loosely[nearest[0]][0]!r}")
         else:
             notes.append(f"{name!r} is not a class")
-    return found, notes
+    return matches, notes

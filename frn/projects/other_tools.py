@@ -139,9 +139,9 @@ def _voc(document: ET.Element) -> Iterator[Label]:
 
 def _text(element: ET.Element, name: str) -> str:
     """Return the text of the first element below with this name. Raises KeyError if it is missing."""
-    if (found := next(element.iter(name), None)) is None:
+    if (child := next(element.iter(name), None)) is None:
         raise KeyError(name)
-    return found.text or ""
+    return child.text or ""
 
 
 def _labelme(document: Any) -> Iterator[Label]:
@@ -164,12 +164,12 @@ def _label_studio(document: Any) -> Iterator[Label]:
         if not results:
             yield "", name, None
         for each in results:
-            found = each["value"]
-            for label in found.get("choices", ()):
+            region = each["value"]
+            for label in region.get("choices", ()):
                 yield label, name, None
-            for label in found.get("rectanglelabels", ()):
+            for label in region.get("rectanglelabels", ()):
                 across, down = each["original_width"] / 100, each["original_height"] / 100
-                edges = found["x"] * across, found["y"] * down, found["width"] * across, found["height"] * down
+                edges = region["x"] * across, region["y"] * down, region["width"] * across, region["height"] * down
                 yield label, name, edges
 
 

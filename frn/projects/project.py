@@ -190,8 +190,8 @@ def _document(project: Project, folder: Path) -> Document:
 
 def _image_document(support: Support, old: Mapping[str, Any], folder: Path) -> Document:
     kept = {key: value for key, value in old.items() if key not in ("path", "path_b64")}
-    own = {"key": support.key, "size": support.size, "mtime_ns": support.mtime_ns}
-    return {**kept, **write_path(support.path, folder), **own}
+    facts = {"key": support.key, "size": support.size, "mtime_ns": support.mtime_ns}
+    return {**kept, **write_path(support.path, folder), **facts}
 
 
 def write_path(path: Path, folder: Path) -> dict[str, str]:

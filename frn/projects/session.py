@@ -341,8 +341,8 @@ def build_state(classes: Iterable[tuple[str, Sequence[Support]]]) -> tuple[State
     names: set[str] = set()
     holders: dict[str, tuple[str, Path]] = {}
     duplicates = []
-    for given, supports in classes:
-        name = check_name(given)
+    for text, supports in classes:
+        name = check_name(text)
         if name in names:
             raise FrnError(f"a class {name!r} already exists; choose another name")
         if len(entries) == MAX_CLASSES:

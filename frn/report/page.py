@@ -31,10 +31,10 @@ def render(template: str | Path, title: str, command: str, facts: Mapping[str, s
 
     The template is one of ours by name, or another file, which may use ours.
     """
-    told = {**facts, "made": time.strftime("%Y-%m-%d %H:%M"), **versions()}
-    found = _templates()
-    page = found.get_template(template) if isinstance(template, str) else found.from_string(template.read_text("utf-8"))
-    return page.generate(title=title, command=command, facts=told, **values)
+    shown = {**facts, "made": time.strftime("%Y-%m-%d %H:%M"), **versions()}
+    env = _templates()
+    page = env.get_template(template) if isinstance(template, str) else env.from_string(template.read_text("utf-8"))
+    return page.generate(title=title, command=command, facts=shown, **values)
 
 
 def render_part(template: str, **values: object) -> str:
@@ -51,7 +51,7 @@ def write_page(path: Path, pieces: Iterator[str], *, replace: bool = False) -> N
 
 @cache
 def _templates() -> Environment:
-    found = Environment(
+    env = Environment(
         loader=PackageLoader("frn.report"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -59,9 +59,9 @@ def _templates() -> Environment:
         lstrip_blocks=True,
     )
     shares = "".join(f".s{percent}{{--share:{percent}%}}" for percent in range(101))
-    found.globals |= {"x": x, "y": y, "picture": picture, "share_class": share_class, "policy": policy, "mark": MARK}
-    found.globals["style"] = f"{own_file('page.css')}{shares}\n"
-    return found
+    env.globals |= {"x": x, "y": y, "picture": picture, "share_class": share_class, "policy": policy, "mark": MARK}
+    env.globals["style"] = f"{own_file('page.css')}{shares}\n"
+    return env
 
 
 def own_file(name: str) -> str:
@@ -99,13 +99,13 @@ def y(share: float) -> float:
 
 def versions() -> dict[str, str]:
     """Return the versions of the program and of the libraries that its numbers depend on."""
-    found = {"frn": __version__, "python": platform.python_version()}
+    numbers = {"frn": __version__, "python": platform.python_version()}
     for library in LIBRARIES:
         try:
-            found[library] = version(library)
+            numbers[library] = version(library)
         except PackageNotFoundError:
             continue
-    return found
+    return numbers
 
 
 def picture(pixels: Pixels | Image.Image, alt: str) -> str:

@@ -157,7 +157,7 @@ class Album:
         ]
         for number, path in enumerate(pages):
             shown = kept[number * PER_PAGE : (number + 1) * PER_PAGE]
-            own = Counter(photo.key for photo in shown)
+            on_page = Counter(photo.key for photo in shown)
             used = sorted({number for photo in shown for number in photo.examples})
             page = render(
                 "photos.html",
@@ -170,7 +170,7 @@ class Album:
                 pages=pages,
                 here=path,
                 shown=len(shown),
-                counts=sorted(own.items(), key=lambda entry: (entry[0] == "?", entry)),
+                counts=sorted(on_page.items(), key=lambda entry: (entry[0] == "?", entry)),
                 cards=self._stored(shown),
                 examples=((n, paths[n].name, _thumbnail(crops(paths[n]))) for n in used),
                 broken=self.broken,

@@ -243,8 +243,8 @@ def report(table: Table, rows: Sequence[Row], locations: Locations, missing: Map
     answers = {m.name: stored(m, locations) for row in rows for m in row.measurements}
     measured = {name: answer for name, answer in answers.items() if answer}
     runs = {run.name: run for row in rows for m in row.measurements if m.name in measured for run in m.run.chain}
-    found = {name: run_status(run, locations) for name, run in runs.items()}
-    done = {name: status for name, status in found.items() if status}
+    statuses = {name: run_status(run, locations) for name, run in runs.items()}
+    done = {name: status for name, status in statuses.items() if status}
     lines = [_line(row, measured, done, missing.get(row.name)) for row in rows]
     return Report(
         table=table.name,
@@ -310,9 +310,9 @@ def _line(row: Row, measured: Mapping[str, Answer], done: Mapping[str, RunStatus
     figures: dict[str, Figure] = {}
     for shot, cell in row.cells.items():
         answer = measured.get(cell.measurement.name)
-        found = {each["shot"]: (each["accuracy"], each["ci95"]) for each in answer.results} if answer else {}
-        own = found.get(shot, (None, None))
-        figures[str(shot)] = Figure(cell.measurement.name, cell.published, cell.published_ci95, *own)
+        by_shot = {each["shot"]: (each["accuracy"], each["ci95"]) for each in answer.results} if answer else {}
+        result = by_shot.get(shot, (None, None))
+        figures[str(shot)] = Figure(cell.measurement.name, cell.published, cell.published_ci95, *result)
     return Line(row.name, row.label, figures, commands(row, done), missing)
 
 
@@ -353,14 +353,14 @@ def figure(mean: float | None, ci95: float | None) -> str:
     return f"{mean:.2f}" if ci95 is None else f"{mean:.2f} ± {ci95:.2f}"
 
 
-def markdown(found: Report) -> str:
+def markdown(tables: Report) -> str:
     """Render a table as a Markdown page with `table.md.jinja`."""
     from jinja2 import Template  # imported here because only pages need it
 
     heads: list[str] = []
     columns: list[list[str]] = []
-    for column in dict.fromkeys(column for line in found.rows for column in line.figures):
-        figures = [line.figures.get(column) for line in found.rows]
+    for column in dict.fromkeys(column for line in tables.rows for column in line.figures):
+        figures = [line.figures.get(column) for line in tables.rows]
         if not any(figures):
             continue
         if any(f and f.published is not None for f in figures):
@@ -369,24 +369,24 @@ def markdown(found: Report) -> str:
         heads.append(f"{column}-shot here")
         columns.append([figure(f.accuracy, f.ci95) if f else "" for f in figures])
     absent: dict[str, list[str]] = {}
-    for line in found.rows:
+    for line in tables.rows:
         if line.missing:
             absent.setdefault(line.missing, []).append(line.label)
     differences: dict[str, dict[str, str]] = {}
-    shots = list(dict.fromkeys(each.shot for each in found.comparisons))
-    for each in found.comparisons:
+    shots = list(dict.fromkeys(each.shot for each in tables.comparisons))
+    for each in tables.comparisons:
         runs = f"{each.seeds[0]:.2f}" if len(each.seeds) == 1 else f"{min(each.seeds):.2f} to {max(each.seeds):.2f}"
         words = f"{each.difference:+.2f} ± {each.ci95:.2f} ({runs})" + (f", {each.verdict}" if each.verdict else "")
         differences.setdefault(each.method, {})[each.shot] = words
     text = (files("frn.reproduce") / "table.md.jinja").read_text("utf-8")
     return Template(text, trim_blocks=True, keep_trailing_newline=True).render(
-        found=found,
+        found=tables,
         heads=heads,
-        rows=list(zip(found.rows, zip(*columns, strict=True), strict=True)),
+        rows=list(zip(tables.rows, zip(*columns, strict=True), strict=True)),
         absent=absent,
         differences=[(method, [cells.get(shot, "") for shot in shots]) for method, cells in differences.items()],
         shots=shots,
-        first=method_of(found.rows[0].label) if found.rows else "",
-        paired=all(each.paired for each in found.comparisons),
-        called=dict.fromkeys(command for line in found.rows if not line.missing for command in line.commands),
+        first=method_of(tables.rows[0].label) if tables.rows else "",
+        paired=all(each.paired for each in tables.comparisons),
+        called=dict.fromkeys(command for line in tables.rows if not line.missing for command in line.commands),
     )

@@ -170,8 +170,8 @@ def _row(entry: Mapping[str, Any], runs: Mapping[str, RunSpec]) -> Row:
         intervals = preset.published.ci95 if preset.published else {}
         for shot in preset.test_shots:
             if shot in entry.get("shots", (1, 5)) and shot not in cells:
-                own = entry.get("ci95", {}).get(str(shot), intervals.get(shot))
-                published = entry.get("published", {}).get(str(shot), (figures.get(shot), own))
+                interval = entry.get("ci95", {}).get(str(shot), intervals.get(shot))
+                published = entry.get("published", {}).get(str(shot), (figures.get(shot), interval))
                 cells[shot] = Cell(measurement, *published)
     name = entry.get("name", entry["runs"][-1].removesuffix("-5shot"))
     return Row(name=name, label=entry["label"], cells=dict(sorted(cells.items())))

@@ -97,7 +97,7 @@ class JoinedClasses:
     def of(cls, classes: Iterable[EnrolledClass]) -> "JoinedClasses":
         """Join one or more classes."""
         rows, signs = zip(*((enrolled.rows, enrolled.signs) for enrolled in classes), strict=True)
-        return cls(np.concatenate(rows), np.concatenate(signs), np.array([len(own) for own in rows]))
+        return cls(np.concatenate(rows), np.concatenate(signs), np.array([len(of_class) for of_class in rows]))
 
     @property
     def starts(self) -> NDArray[np.intp]:
@@ -257,13 +257,13 @@ def left_out_location_error(feature_maps: NDArray[np.floating], head: HeadParame
     if len(pool) <= d:
         inverse = _inverse(pool @ pool.T + lam * np.eye(len(pool)))
         rows = inverse.reshape(k, r, -1)
-        own = np.stack([rows[i, :, i * r : (i + 1) * r] for i in range(k)])
+        blocks = np.stack([rows[i, :, i * r : (i + 1) * r] for i in range(k)])
         squared = rows @ rows.mT
     else:  # B = (I - S P S^T) / lam with P = (S^T S + lam I)^-1
         products = (pool @ _inverse(pool.T @ pool + lam * np.eye(d))).reshape(k, r, d)
-        own = (np.eye(r) - products @ images.mT) / lam
-        squared = (own - products @ products.mT) / lam
-    return error_from_blocks(own, squared, images @ images.mT, lam, head.rho())
+        blocks = (np.eye(r) - products @ images.mT) / lam
+        squared = (blocks - products @ products.mT) / lam
+    return error_from_blocks(blocks, squared, images @ images.mT, lam, head.rho())
 
 
 def error_from_blocks(own: Array, squared: Array, gram: Array, lam: float, rho: float) -> Array:

@@ -130,10 +130,10 @@ def tune_classes(pools: Sequence[Maps], prior: Prior) -> tuple[HeadParameters, l
     allowed = allowances(pools, replace(best, alpha=alpha))
     if any(allowed[selected]):  # gamma is that of the errors with which photos are classified
         least = min(map(len, pools))
-        own = [without_one(each, len(pool), least) for each, pool in zip(allowed, pools, strict=True)][selected]
+        reduced = [without_one(each, len(pool), least) for each, pool in zip(allowed, pools, strict=True)][selected]
         errors = solver.errors(best) + solver.energy[:, None] * allowed[selected]
         places = np.arange(len(errors)), solver.labels
-        errors[places] += solver.energy * (np.array(own) - allowed[selected])[solver.labels]
+        errors[places] += solver.energy * (np.array(reduced) - allowed[selected])[solver.labels]
         best = _best_gamma(errors, solver.labels, best, prior, others)[1]
     return replace(best, alpha=alpha, gamma=best.gamma * more.gamma / fewer.gamma), allowed
 
@@ -236,8 +236,8 @@ def _by_parabolas(loss: Callable[[float], Scored]) -> Scored:
     while (b := best()) not in (min(known), max(known)):
         places = sorted(known)
         a, c = places[places.index(b) - 1], places[places.index(b) + 1]
-        left, right = ((b - x) * (known[b][0] - known[y][0]) for x, y in ((a, c), (c, a)))
-        x = b - ((b - a) * left - (b - c) * right) / (2 * (left - right)) if left != right else b
+        before, after = ((b - x) * (known[b][0] - known[y][0]) for x, y in ((a, c), (c, a)))
+        x = b - ((b - a) * before - (b - c) * after) / (2 * (before - after)) if before != after else b
         is_near = abs(x - b) < PRECISION
         if c - a < (NARROW if is_near else PRECISION):
             break
@@ -262,17 +262,17 @@ class _Solver:
         self.own: dict[int, _LeftOut] = {}
         self.rivals: list[_Rival] = []
         for column, pool in enumerate(pools):
-            whole = _Spectrum(pool)
+            spectrum = _Spectrum(pool)
             lacks_one = not episode.queries and 1 < len(pool) <= FEW
-            self.rivals.append(_Rival(_Spectrum(pool[:-1]) if lacks_one else whole, locations))
+            self.rivals.append(_Rival(_Spectrum(pool[:-1]) if lacks_one else spectrum, locations))
             if not episode.queries and len(pool) > 1:
-                self.own[column] = _LeftOut(whole, slice(None, None, stride))
+                self.own[column] = _LeftOut(spectrum, slice(None, None, stride))
 
     def errors(self, head: HeadParameters) -> Array:
         """Return the class errors (q, way)."""
         errors = np.stack([self.energy - rival.explained(head) for rival in self.rivals], axis=1)
-        for column, own in self.own.items():
-            errors[self.labels == column, column] = own.errors(head)
+        for column, left_out in self.own.items():
+            errors[self.labels == column, column] = left_out.errors(head)
         return errors
 
 
@@ -330,11 +330,11 @@ class _LeftOut:
         """Return the leave-one-out error of each image, (n,); lambda is that of the other supports."""
         lam = head.lam((self.k - 1) * self.r, self.d)
         weighted = self.own / (self.squares + lam)
-        own, squared = weighted @ self.own.mT, weighted @ weighted.mT
+        blocks, squared = weighted @ self.own.mT, weighted @ weighted.mT
         if not self.low_rank:  # B = (I - S P S^T) / lam with P = (S^T S + lam I)^-1
-            own = (np.eye(self.r) - own) / lam
-            squared = (own - squared) / lam
-        return error_from_blocks(own, squared, self.gram, lam, head.rho()).mean(1)
+            blocks = (np.eye(self.r) - blocks) / lam
+            squared = (blocks - squared) / lam
+        return error_from_blocks(blocks, squared, self.gram, lam, head.rho()).mean(1)
 
 
 def _stride(count: int, pools: Sequence[Array]) -> int:

@@ -50,7 +50,7 @@ def allowances(pools: Sequence[NDArray[np.floating]], head: HeadParameters) -> l
     starts = np.cumsum(counts) - counts
     places = (chosen - starts[owners[chosen]]).tolist()
     examples = np.stack([pools[label][place] for label, place in zip(owners[chosen].tolist(), places, strict=True)])
-    owners, whole = owners[chosen], energy(examples).clip(np.finfo(np.float32).tiny)
+    owners, norms = owners[chosen], energy(examples).clip(np.finfo(np.float32).tiny)
     weights = 1 / counts[owners]  # each class counts equally
     draws = np.random.default_rng(0)
     drops = []
@@ -60,7 +60,7 @@ def allowances(pools: Sequence[NDArray[np.floating]], head: HeadParameters) -> l
         before = ClassScorer(fewer).class_error(examples).mean(1, dtype=np.float64)
         after = ClassScorer([enroll(pool, head)]).class_error(examples)[:, 0]
         others = owners != label
-        drops.append(np.average(((before - after) / whole)[others], weights=weights[others]) if others.any() else 0.0)
+        drops.append(np.average(((before - after) / norms)[others], weights=weights[others]) if others.any() else 0.0)
     slope = max(0.0, float(growth[larger] @ drops / np.square(growth[larger]).sum()))
     return (SHARE * slope * growth).tolist()
 

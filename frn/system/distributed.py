@@ -60,9 +60,9 @@ class ProcessGroup:
         """Return figures averaged over all ranks."""
         if self.world == 1:
             return figures
-        whole = figures.clone()
-        dist.all_reduce(whole)
-        return whole / self.world
+        total = figures.clone()
+        dist.all_reduce(total)
+        return total / self.world
 
     def assert_same(self, what: object) -> None:
         """Raise an `FrnError` on every rank if ranks see different values."""
@@ -96,12 +96,12 @@ class ProcessGroup:
         if self.world == 1:
             return part
         ends = [total * rank // self.world for rank in range(self.world + 1)]
-        whole = part.new_empty(total, *part.shape[1:])
-        whole[ends[self.rank] : ends[self.rank + 1]] = part
+        gathered = part.new_empty(total, *part.shape[1:])
+        gathered[ends[self.rank] : ends[self.rank + 1]] = part
         for rank, (start, end) in enumerate(pairwise(ends)):  # five times faster than gloo's all_gather
             if end > start:
-                dist.broadcast(whole[start:end], rank)
-        return whole
+                dist.broadcast(gathered[start:end], rank)
+        return gathered
 
 
 ALONE = ProcessGroup()
@@ -165,9 +165,9 @@ def _meeting_place(rank: int) -> Any:  # a TCPStore; torch has no public type
         port = int(os.environ["MASTER_PORT"])
         return TCPStore(host, port, is_master=rank == 0, timeout=RENDEZVOUS_TIMEOUT, wait_for_workers=False)
     if rank == 0:
-        own = TCPStore(host, 0, is_master=True, timeout=RENDEZVOUS_TIMEOUT, wait_for_workers=False)
-        shared.set(MEETING, str(own.port))
-        return own
+        store = TCPStore(host, 0, is_master=True, timeout=RENDEZVOUS_TIMEOUT, wait_for_workers=False)
+        shared.set(MEETING, str(store.port))
+        return store
     while True:
         try:
             place = TCPStore(host, int(shared.get(MEETING)), timeout=ANSWER)

@@ -56,8 +56,8 @@ class StepReport:
     @property
     def scalars(self) -> dict[str, float]:
         """Return its figures by their TensorBoard names."""
-        own = {"train/loss": self.loss, "train/accuracy": self.accuracy}
-        return own | {f"train/{name}": value for name, value in self.learned.items()}
+        scalars = {"train/loss": self.loss, "train/accuracy": self.accuracy}
+        return scalars | {f"train/{name}": value for name, value in self.learned.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,8 +251,8 @@ class _Trainer:
         ranks, settings = self.settings.ranks, self.settings
         ranks.sync_buffers(self.model)
         part = self.val_images.portion(ranks.share(len(self.val_images)))
-        own = TorchExtractor(self.model, settings.precision, settings.device).extract(part)
-        maps = ranks.gather(own, len(self.val_images))  # with few episodes, each rank scores all of them
+        part_maps = TorchExtractor(self.model, settings.precision, settings.device).extract(part)
+        maps = ranks.gather(part_maps, len(self.val_images))  # with few episodes, each rank scores all of them
         sizes, episodes = self.val_images.sizes, range(protocol.episodes)
         shares = episode_accuracies(self.model.head, maps, sizes, self.val_shape, episodes=episodes, seed=0)
         accuracy = summarise(shares)

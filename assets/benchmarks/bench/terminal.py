@@ -90,8 +90,8 @@ class Terminal:
             rows = self._screen.touched | self._pasted if since_paste else self._screen.touched
             if self._screen.touched and self._screen.shows(mark, rows):
                 break
-            left = self._began + TIMEOUT - time.perf_counter()
-            if left <= 0 or not self._read(left):
+            remaining = self._began + TIMEOUT - time.perf_counter()
+            if remaining <= 0 or not self._read(remaining):
                 raise FrnError(f"the program did not show {mark!r}; it wrote:\n{self._screen.text(rows)}")
         return 1000 * (time.perf_counter() - self._began)
 
@@ -100,10 +100,10 @@ class Terminal:
         self.until(mark)
         self.settle()
         text = self._screen.text(self._screen.touched)
-        found = re.search(re.escape(mark) + r" ([\d.]+)", text)
-        if found is None:
+        match = re.search(re.escape(mark) + r" ([\d.]+)", text)
+        if match is None:
             raise FrnError(f"no number follows {mark!r} in the output:\n{text}")
-        return float(found[1])
+        return float(match[1])
 
     def settle(self, quiet: float = QUIET) -> None:
         """Read until there is no more output."""
@@ -133,24 +133,24 @@ class Terminal:
         if not select.select([self._master], [], [], seconds)[0]:
             return False
         try:
-            found = os.read(self._master, 1 << 16)
+            output = os.read(self._master, 1 << 16)
         except OSError:  # the program has closed its end of the terminal
             time.sleep(0.001)
             return False
-        self._screen.feed(found)
-        self.written += len(found)
+        self._screen.feed(output)
+        self.written += len(output)
         self._last = time.perf_counter()
-        return bool(found)
+        return bool(output)
 
     @property
     def below(self) -> list[int]:
         """Return all processes that the program started, directly or through another process."""
         words = _ps("-eo", "pid=,ppid=")
         parents = dict(zip(map(int, words[::2]), map(int, words[1::2]), strict=True))
-        found = {self.process.pid}
-        while more := {child for child, parent in parents.items() if parent in found} - found:
-            found |= more
-        return sorted(found - {self.process.pid})
+        processes = {self.process.pid}
+        while more := {child for child, parent in parents.items() if parent in processes} - processes:
+            processes |= more
+        return sorted(processes - {self.process.pid})
 
 
 def resident(pid: int) -> float:

@@ -65,5 +65,5 @@ def build_decoder(d: int, *, grid: int, size: int) -> Decoder:
     """
     width = WIDTH if d > WIDTH else NARROW
     doublings = int(math.log2(size / grid))
-    widths = tuple(min(d, width * 2**left) for left in reversed(range(doublings)))
+    widths = tuple(min(d, width * 2**remaining) for remaining in reversed(range(doublings)))
     return Decoder(d, widths, grid=grid, size=size)

@@ -66,15 +66,15 @@ class Regenerator:
     def trial(self, shape: EpisodeShape, *, seed: int, index: int) -> tuple[float, float, float]:
         """Return the mean L2 pixel errors of queries, decoded from their own maps, their class and other classes."""
         sampled = evaluation_episode(self.images.sizes, shape, seed=seed, index=index)
-        asked = sampled[:, shape.shot :].flatten()
-        query = self.maps[asked]
+        numbers = sampled[:, shape.shot :].flatten()
+        query = self.maps[numbers]
         rebuilt = self.rebuild(self.maps[sampled[:, : shape.shot]], query)
         pictures = self.decoder(torch.cat([query[None], rebuilt]).flatten(0, 1)).unflatten(0, (1 + shape.way, -1))
-        original = targets(self.model, self.images.images()[asked])
+        original = targets(self.model, self.images.images()[numbers])
         error = (pictures - original).square().mean((-3, -2, -1)).sqrt()  # 1 + way, queries
-        own = torch.arange(shape.way, device=error.device).repeat_interleave(shape.queries)
-        same = error[1:].gather(0, own[None]).mean()
-        other = (error[1:].sum() - same * len(own)) / (error[1:].numel() - len(own))
+        labels = torch.arange(shape.way, device=error.device).repeat_interleave(shape.queries)
+        same = error[1:].gather(0, labels[None]).mean()
+        other = (error[1:].sum() - same * len(labels)) / (error[1:].numel() - len(labels))
         return error[0].mean().item(), same.item(), other.item()
 
     def measure(
@@ -100,12 +100,12 @@ class Regenerator:
         check_classes(self.images.names, self.images.sizes, shape, where=where, every_class=True)
         sampled = evaluation_episode(self.images.sizes, shape, seed=seed, index=0)
         pixels = self.images.images()
-        asked = sampled[0, shape.shot :]
-        query = self.maps[asked]
+        numbers = sampled[0, shape.shot :]
+        query = self.maps[numbers]
         rebuilt = self.rebuild(self.maps[sampled[:, : shape.shot]], query)
         pictures = self.decoder(torch.cat([query[None], rebuilt]).flatten(0, 1))
         shown = ((pictures.clamp(-1, 1) + 1) * 127.5).round().byte().permute(0, 2, 3, 1).cpu().numpy()
-        right = np.concatenate([pixels[asked][None], shown.reshape(1 + shape.way, len(asked), *shown.shape[1:])])
+        right = np.concatenate([pixels[numbers][None], shown.reshape(1 + shape.way, len(numbers), *shown.shape[1:])])
         left = np.full((2 + shape.way, shape.shot, *shown.shape[1:]), 255, dtype=np.uint8)
         left[2:] = pixels[sampled[:, : shape.shot]]
         tiles = np.concatenate([left, right], axis=1)  # rows, columns, S, S, 3

@@ -50,20 +50,20 @@ class Whitening(nn.Module):
         whitened: Tensor = (locations - self.mean) @ self.directions
         return whitened
 
-    def error(self, found: Tensor, told: Tensor) -> Tensor:
+    def error(self, student: Tensor, teacher: Tensor) -> Tensor:
         """Return the squared error of whitened maps (..., c) as a share of the teacher's variance."""
-        return (self(found) - self(told)).square().mean() / self.spread
+        return (self(student) - self(teacher)).square().mean() / self.spread
 
-    def distance(self, found: Tensor, told: Tensor) -> Tensor:
+    def distance(self, student: Tensor, teacher: Tensor) -> Tensor:
         """Return one minus the cosine of whitened locations (..., c), on average."""
-        return 1 - F.cosine_similarity(self(found), self(told), dim=-1).mean()
+        return 1 - F.cosine_similarity(self(student), self(teacher), dim=-1).mean()
 
 
 def neighbour_divergence(student: Tensor, teacher: Tensor) -> Tensor:
     """Return how much the similarities between views differ in two kinds of features, (b, d) and (b, f)."""
     others = ~torch.eye(len(student), dtype=torch.bool, device=student.device)
-    own, told = (F.log_softmax(_likeness(x)[others].view(len(x), -1) / SHARPENED, 1) for x in (student, teacher))
-    return F.kl_div(own, told, reduction="batchmean", log_target=True)
+    ours, theirs = (F.log_softmax(_likeness(x)[others].view(len(x), -1) / SHARPENED, 1) for x in (student, teacher))
+    return F.kl_div(ours, theirs, reduction="batchmean", log_target=True)
 
 
 def _likeness(features: Tensor) -> Tensor:

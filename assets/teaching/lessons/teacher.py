@@ -38,7 +38,7 @@ class Teacher(nn.Module):
         """
         super().__init__()
         self.ratio = ratio
-        source, _, own = name.partition(":")
+        source, _, network = name.partition(":")
         if source != "timm":
             raise FrnError(f"{name}: a teacher must be named timm:NAME")
         import timm
@@ -46,9 +46,9 @@ class Teacher(nn.Module):
         how = recipe(name, file)
         self.register_buffer("mean", torch.tensor(how.mean).view(3, 1, 1))
         self.register_buffer("std", torch.tensor(how.std).view(3, 1, 1))
-        self.net = timm.create_model(own)
+        self.net = timm.create_model(network)
         try:
-            self.net.load_state_dict(TimmMaps.renamed(own, read_weights(file), self.net))
+            self.net.load_state_dict(TimmMaps.renamed(network, read_weights(file), self.net))
         except RuntimeError as error:
             raise FrnError(f"{file}: does not belong to {name} ({str(error).splitlines()[-1].strip()})") from error
         self.requires_grad_(False).eval().to(memory_format=torch.channels_last)

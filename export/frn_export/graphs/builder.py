@@ -60,9 +60,9 @@ class GraphBuilder:
         self.nodes.append(helper.make_node(kind, list(inputs), names, name=name, **attributes))
         return names
 
-    def split(self, whole: str, parts: int, axis: int = 0) -> list[str]:
+    def split(self, value: str, parts: int, axis: int = 0) -> list[str]:
         """Add a node that splits an axis into equal parts."""
-        return self.outputs("Split", parts, whole, axis=axis, num_outputs=parts)
+        return self.outputs("Split", parts, value, axis=axis, num_outputs=parts)
 
     def ints(self, *values: int) -> str:
         """Add a one-dimensional int64 constant for axes, a shape or an index."""

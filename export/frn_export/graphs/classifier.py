@@ -147,8 +147,8 @@ def _score(
             graph.node("Add", mean, graph.node("Mul", energy, graph.constant(allowances)), output=class_error)
         logits = graph.node("Mul", class_error, graph.constant(-gamma))
         distances = _distances(graph, classes) if rule and rule.weights else ""
-    whole = graph.node("Max", energy, graph.constant(float(np.finfo(np.float32).tiny)))  # n, 1
-    share = graph.node("Div", graph.node("Sub", energy, class_error), whole)
+    positive = graph.node("Max", energy, graph.constant(float(np.finfo(np.float32).tiny)))  # n, 1
+    share = graph.node("Div", graph.node("Sub", energy, class_error), positive)
     graph.node("Relu", share, output=f"{prefix}explained")  # as `unknown.explained`
     chances = graph.node("Softmax", logits, axis=1, output=f"{prefix}probability")
     best = graph.node("ArgMin", class_error, axis=1, keepdims=0)
@@ -191,10 +191,10 @@ def _distances(graph: GraphBuilder, classes: Mapping[str, EnrolledClass]) -> str
     """Return the distances (n, way) from the mean location to the classes, as `Centres.distance` does."""
     centres = Centres.of(classes.values())
     mean = graph.node("ReduceMean", "feature_map", graph.ints(1), keepdims=0)
-    own = graph.node("Sub", mean, graph.constant(centres.origin.astype(np.float32)))
-    products = graph.node("MatMul", own, graph.constant((-2 * centres.offsets.T).astype(np.float32)))
+    centred = graph.node("Sub", mean, graph.constant(centres.origin.astype(np.float32)))
+    products = graph.node("MatMul", centred, graph.constant((-2 * centres.offsets.T).astype(np.float32)))
     beside = graph.node("Add", products, graph.constant(np.square(centres.offsets).sum(1).astype(np.float32)))
-    square = graph.node("ReduceSumSquare", own, graph.ints(1), keepdims=1)
+    square = graph.node("ReduceSumSquare", centred, graph.ints(1), keepdims=1)
     return graph.node("Div", graph.node("Add", square, beside), graph.constant(centres.scale))
 
 

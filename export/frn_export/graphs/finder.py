@@ -27,7 +27,7 @@ def finder_graph(finder: Finder, classes: Mapping[str, EnrolledClass]) -> onnx.M
     (h, w), way, d = finder.grid, len(classes), joined.rows.shape[1]
     maps = plain.output[0].name  # 1, H, W, d
     length = graph.node("ReduceSumSquare", maps, graph.ints(3), keepdims=1)
-    whole = graph.node("ReduceMean", length, keepdims=0)
+    mean_length = graph.node("ReduceMean", length, keepdims=0)
     size = graph.node("Concat", graph.node("Shape", length, start=0, end=3), graph.ints(way), axis=0)
     seen = graph.node("MatMul", graph.node("Reshape", maps, graph.ints(1, -1, d)), graph.constant(joined.rows.T.copy()))
     taken = graph.node("Reshape", class_sums(graph, joined, seen), size)
@@ -36,7 +36,7 @@ def finder_graph(finder: Finder, classes: Mapping[str, EnrolledClass]) -> onnx.M
     if allowances.any():
         errors = graph.node("Add", errors, graph.node("Mul", length, graph.constant(allowances)))
     # The whole photo has a mean energy of one.
-    errors, length = (graph.node("Div", values, whole) for values in (errors, length))
+    errors, length = (graph.node("Div", values, mean_length) for values in (errors, length))
     errors, length = (
         graph.node(
             "AveragePool", graph.node("Transpose", values, perm=[0, 3, 1, 2]), kernel_shape=[h, w], strides=[1, 1]

@@ -137,8 +137,8 @@ def _newton_schulz(prefix: str, identity: str) -> onnx.GraphProto:
     t = body.node("Mul", rest, half)
     next_y, next_z = body.node("MatMul", y, t), body.node("MatMul", t, z)
     scaled = body.node("Mul", c, lo)
-    left = body.node("Sub", body.doubles(3.0), scaled)
-    next_lo = body.node("Mul", body.node("Mul", scaled, body.node("Mul", left, left)), body.doubles(0.25))
+    three_less = body.node("Sub", body.doubles(3.0), scaled)
+    next_lo = body.node("Mul", body.node("Mul", scaled, body.node("Mul", three_less, three_less)), body.doubles(0.25))
     again = _unfinished(body, next_lo)
     return body.body(
         "newton_schulz",

@@ -38,25 +38,25 @@ def prepare(graph: GraphBuilder, transform: EvaluationTransform) -> None:
     """
     length = transform.length
     offsets = graph.ints(*(centre_offset(each, transform.size) for each in range(MAX_ASPECT * length + 1)))
-    whole = graph.node("Shape", "image", start=0, end=2)
-    shorter, longer = graph.node("ReduceMin", whole, keepdims=1), graph.node("ReduceMax", whole, keepdims=1)
+    sides = graph.node("Shape", "image", start=0, end=2)
+    shorter, longer = graph.node("ReduceMin", sides, keepdims=1), graph.node("ReduceMax", sides, keepdims=1)
     # Larger images are not extreme strips and shrink so much that an occasional grey level does not matter.
     limit = graph.node("Max", graph.node("Div", longer, graph.ints(MAX_ASPECT)), graph.ints(max(EXACT, length - 1)))
     is_photo = graph.node("Greater", shorter, limit)
-    any_image = _any_image(transform, length, offsets, whole)
+    any_image = _any_image(transform, length, offsets, sides)
     if transform.resize is None:
-        any_image = _own_size_or(any_image, transform, whole)
+        any_image = _own_size_or(any_image, transform, sides)
     pixels = graph.node(
-        "If", is_photo, then_branch=_shrunk(transform, length, offsets, whole, shorter), else_branch=any_image
+        "If", is_photo, then_branch=_shrunk(transform, length, offsets, sides, shorter), else_branch=any_image
     )
     # Not DequantizeLinear, which onnx's reference evaluator lacks at this opset.
     graph.node("Mul", graph.node("Cast", pixels, to=FLOAT), graph.constant(1 / 255), output="images")
 
 
-def _shrunk(transform: EvaluationTransform, length: int, offsets: str, whole: str, shorter: str) -> onnx.GraphProto:
+def _shrunk(transform: EvaluationTransform, length: int, offsets: str, sides: str, shorter: str) -> onnx.GraphProto:
     """Build the centre crop of an image that is large and not a strip."""
     graph = GraphBuilder("shrink_")
-    wanted = _wanted(graph, transform, length, whole, shorter)
+    wanted = _wanted(graph, transform, length, sides, shorter)
     start = graph.node("Gather", offsets, wanted)
     end = graph.node("Add", start, graph.ints(transform.size))
     planes = _planes(graph, "image")
@@ -66,13 +66,13 @@ def _shrunk(transform: EvaluationTransform, length: int, offsets: str, whole: st
     return _branch(graph, pixels, transform)
 
 
-def _own_size_or(other: onnx.GraphProto, transform: EvaluationTransform, whole: str) -> onnx.GraphProto:
+def _own_size_or(other: onnx.GraphProto, transform: EvaluationTransform, sides: str) -> onnx.GraphProto:
     """Leave an image of S x S unchanged, or use the other branch."""
     graph, same = GraphBuilder("own_"), GraphBuilder("same_")
-    equal = graph.node("Cast", graph.node("Equal", whole, graph.ints(transform.size)), to=INT64)
-    own = graph.node("Cast", graph.node("ReduceMin", equal, keepdims=0), to=BOOL)
+    equal = graph.node("Cast", graph.node("Equal", sides, graph.ints(transform.size)), to=INT64)
+    is_that_size = graph.node("Cast", graph.node("ReduceMin", equal, keepdims=0), to=BOOL)
     untouched = _branch(same, _planes(same, "image"), transform)
-    return _branch(graph, graph.node("If", own, then_branch=untouched, else_branch=other), transform)
+    return _branch(graph, graph.node("If", is_that_size, then_branch=untouched, else_branch=other), transform)
 
 
 def _any_image(transform: EvaluationTransform, length: int, offsets: str, whole: str) -> onnx.GraphProto:

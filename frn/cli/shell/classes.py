@@ -79,5 +79,5 @@ def _describe_head(classifier: "Classifier") -> str:
 
 def expectation(classifier: "Classifier") -> dict[str, float]:
     """Return the rates expected with the calibrated threshold; NaN if the examples allow no estimate."""
-    found = classifier.calibration
-    return {"false_rejections": found.rejected, "caught": found.caught, "auroc": found.auroc}
+    calibration = classifier.calibration
+    return {"false_rejections": calibration.rejected, "caught": calibration.caught, "auroc": calibration.auroc}

@@ -18,7 +18,7 @@ EXAMPLES = {
     "finetune": ("frn finetune photos --out runs/mine",),
     "train": ("frn train demo", "frn train cifar-fs-conv4 --data data/cifar-fs --out runs/frn"),
     "eval": ("frn eval runs/frn --data data/cifar-fs", "frn eval conv4 --data data/cifar-fs --shot 1 --json"),
-    "reproduce": ("frn reproduce --list", "frn reproduce cub-cropped --data cub-cropped=data/cub"),
+    "reproduce": ("frn reproduce", "frn reproduce cub-cropped --data cub-cropped=data/cub"),
 }
 """Example command lines, shown at the end of each command's help."""
 
@@ -37,14 +37,14 @@ def prepare(commands: Mapping[str, Any], prefix: str = "FRN") -> None:
         command.help = re.sub(r"(?<!\n)\n(?!\n)", " ", command.help or "")  # Typer would keep the line breaks
         if prefix == "FRN" and (examples := EXAMPLES.get(name)):
             command.epilog = "\n    ".join(["Examples:\n", *examples])
-        own = f"{prefix}_{name}".upper().replace("-", "_")
-        prepare(getattr(command, "commands", {}), own)
+        variable = f"{prefix}_{name}".upper().replace("-", "_")
+        prepare(getattr(command, "commands", {}), variable)
         for parameter in command.params:
             word = next((word for word in parameter.opts if word.startswith("--")), "")
             if parameter.opts[0].startswith("-") and parameter.is_flag:
                 parameter.metavar = ""  # Typer would show the type, as if the flag took a value
             if word and word not in NEVER:
-                parameter.envvar = own + word[1:].upper().replace("-", "_")
+                parameter.envvar = variable + word[1:].upper().replace("-", "_")
                 parameter.show_envvar = False
 
 

@@ -40,9 +40,9 @@ ImportPreset = Annotated[str | None, typer.Option(help="Preset for the authors' 
 
 
 # Classifying
-def share(given: object) -> float:
+def share(written: object) -> float:
     """Parse a fraction of a photo: 0.39, 39 or 39%."""
-    text = str(given).strip()
+    text = str(written).strip()
     try:
         value = float(text.removesuffix("%"))
     except ValueError:

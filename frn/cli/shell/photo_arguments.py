@@ -26,17 +26,17 @@ def find_photos(words: Sequence[str]) -> Found:
     names: list[str] = []
     skipped: list[str] = []
     for word in words:
-        found, others = _in_list(_listed()) if word == "-" else _meant(word)
-        names += found
+        photos, others = _in_list(_listed()) if word == "-" else _meant(word)
+        names += photos
         skipped += others
     return names, skipped
 
 
 def _meant(word: str) -> Found:
     if _is_many(word):
-        if not (found := _in_folder(word))[0]:
+        if not (photos := _in_folder(word))[0]:
             raise FrnError(f"{word}: contains no images")
-        return found
+        return photos
     if is_there(str(split_box(word)[0])) or not glob.has_magic(word) or zip_around(Path(word)):
         return [word], []  # missing files are reported in order
     matches = [match for match in sorted(glob.glob(word, recursive=True)) if not is_folder(match)]
@@ -60,11 +60,11 @@ def _in_list(listed: Iterable[str]) -> Found:
     skipped: list[str] = []
     for name in listed:
         try:
-            found, others = _in_folder(name) if _is_many(name) else ([path_of_url(name)], [])
+            photos, others = _in_folder(name) if _is_many(name) else ([path_of_url(name)], [])
         except FrnError:  # unreadable files are reported in order
-            found, others = [name], []
-        names += found
-        skipped += others if found or others else [f"{name}: contains no images"]
+            photos, others = [name], []
+        names += photos
+        skipped += others if photos or others else [f"{name}: contains no images"]
     if not names:
         raise FrnError("-: the folders listed on stdin contain no photos")
     return names, skipped

@@ -63,7 +63,7 @@ RESULTS: dict[str, tuple[Any, ...]] = {
 }
 """Result types, by command. If a command has several, its output is one of them.
 
-`classify` prints one object per line. `reproduce --list`, and `presets` without a name, print the second type.
+`classify` prints one object per line. `reproduce` without a table, and `presets` without a name, print the second type.
 """
 
 

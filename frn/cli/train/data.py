@@ -96,8 +96,8 @@ def check(
 
     if not data.is_dir():
         raise FrnError(f"{data}: no such folder")
-    found = list(find_splits(data).values())
-    splits = found or [data]
+    named = list(find_splits(data).values())
+    splits = named or [data]
     per_class, episode = 2, "an episode"
     if shot is not None or queries is not None:
         shot, queries = shot or 5, queries or 15
@@ -117,7 +117,7 @@ def check(
             note(f"too small: {Path(report.folder, name)} has {size} images, but {episode} needs {per_class}")
     copies = [f"{one}: is a near copy of {other}" for report in reports for one, other in report.copies]
     report_skipped(copies, all_of_them="--json lists them all")
-    report_skipped(unused_folders(data, found) if found else [], all_of_them="")
+    report_skipped(unused_folders(data, named) if named else [], all_of_them="")
     shared = shared_classes({Path(report.folder).name: report.classes for report in reports})
     report_skipped([f"{data}: {each}" for each in shared], all_of_them="")
     problems = sum(len(report.broken) + len(report.too_small) for report in reports) + len(shared)

@@ -36,7 +36,6 @@ def evaluate(
     threads: options.Threads = None,
     method: Annotated[str | None, typer.Option(help="Use a different, untrained head on the same backbone.")] = None,
     tta: options.TtaName = "none",
-    preset: options.ImportPreset = None,
     tune: Annotated[bool, typer.Option("--tune", help="Also tune alpha and gamma for each episode.")] = False,
     transductive: Annotated[
         bool, typer.Option("--transductive", help="Also use each episode's queries to refine its classes.")
@@ -60,15 +59,12 @@ def evaluate(
     knn, nearest-mean, baseline and baseline++ are fitted to the pooled features of each episode; the last two take
     seconds per episode.
     """
-    settings = {name: value for name, value in locals().items() if name not in ("models", "as_json", "preset")}
+    settings = {name: value for name, value in locals().items() if name not in ("models", "as_json")}
     if per_episode and not as_json:
         raise FrnError("--per-episode only applies to --json. Remove it or add --json.")
     if len(set(models)) < len(models):
         raise FrnError("a model is named twice. Name each model once.")
     settings["per_episode"] = per_episode or len(models) > 1
-    from frn.training.presets import find_preset
-
-    settings["transform"] = find_preset(preset).transform if preset else None
     from frn.evaluation.accuracy import paired_difference
     from frn.evaluation.evaluate_model import EvaluationOptions
     from frn.evaluation.evaluate_model import evaluate as run

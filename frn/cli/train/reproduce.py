@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
 
 @user_errors()
 def reproduce(
-    table: Annotated[str | None, typer.Argument(help="Table to reproduce; see --list.")] = None,
-    list_all: Annotated[bool, typer.Option("--list", help="List the tables and their rows.")] = False,
+    table: Annotated[str | None, typer.Argument(help="Table to reproduce. Lists all tables if omitted.")] = None,
     row: Annotated[list[str] | None, typer.Option(help="Reproduce only this row. Repeatable.")] = None,
     data: Annotated[list[str] | None, typer.Option(metavar="[NAME=]DIR", help="Prepared data set. Repeatable.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for TABLE.md and TABLE.json.")] = Path("reproduced"),
@@ -47,14 +47,14 @@ def reproduce(
     from frn.reproduce.table_report import Locations, markdown, read, report, stored
     from frn.reproduce.tables import TABLES, choose_rows, find_table
 
-    if list_all or table is None:
+    if table is None:
         if row:
-            raise FrnError("--row needs a TABLE to reproduce. Remove it or --list.")
-        listed = [find_table(table)] if table else list(TABLES.values())
+            raise FrnError("--row needs a TABLE to reproduce.")
         if as_json:
-            print_json([to_builtins(report(t, t.rows, Locations(runs=runs or out / "runs"), {})) for t in listed])
+            places = Locations(runs=runs or out / "runs")
+            print_json([to_builtins(report(each, each.rows, places, {})) for each in TABLES.values()])
         else:
-            _list(listed)
+            _list(TABLES.values())
         return
     if dry_run and as_json:
         raise FrnError("--dry-run prints one command per line. Remove --json.")
@@ -128,10 +128,10 @@ def _run(command: "Command") -> None:
         write_atomically(command.answer, answer, replace=True)
 
 
-def _folders(given: list[str], wanted: list[str]) -> dict[str, Path]:
+def _folders(words: list[str], wanted: list[str]) -> dict[str, Path]:
     """Return data set folders by name; a folder without a name belongs to the table's only data set."""
     folders = {}
-    for word in given:
+    for word in words:
         name, equals, path = word.partition("=")
         if not equals and len(wanted) == 1:
             name, path = wanted[0], word
@@ -144,7 +144,7 @@ def _folders(given: list[str], wanted: list[str]) -> dict[str, Path]:
     return folders
 
 
-def _list(tables: "list[Table]") -> None:
+def _list(tables: "Iterable[Table]") -> None:
     from frn.reproduce.table_report import figure
 
     for table in tables:
@@ -157,4 +157,4 @@ def _list(tables: "list[Table]") -> None:
         rows += [(entry.label, entry.command, entry.published) for entry in table.elsewhere]
         print_table(("row", "", "published"), rows)
         stdout().print()
-    stdout().print("`frn reproduce TABLE --list --json` lists the commands for each row.")
+    stdout().print("`frn reproduce TABLE --dry-run` prints the commands of a table.")

@@ -27,8 +27,8 @@ def cache(context: typer.Context, as_json: options.AsJson = False) -> None:
 
     folder, limit, splits, features = cache_folder(), limit_in_bytes(), cached_splits(), features_size()
     if as_json:
-        found = [{"of": s.of, "images": s.images, "bytes": s.size, "used": round(s.used)} for s in splits]
-        print_json({"folder": str(folder), "limit": limit, "images": found, "features": {"bytes": features}})
+        images = [{"of": s.of, "images": s.images, "bytes": s.size, "used": round(s.used)} for s in splits]
+        print_json({"folder": str(folder), "limit": limit, "images": images, "features": {"bytes": features}})
         return
     if splits:
         now = time.time()

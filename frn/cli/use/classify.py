@@ -101,13 +101,13 @@ def classify(
     def answers(photos: Sequence[str]) -> Iterator[tuple[Answer | Unreadable, "Prediction | FrnError"]]:
         if classifier.state.search == "all":
             with console.progress_bar("subjects", shown=not sys.stdout.isatty()) as progress:
-                photos, given = [], photos
-                for done, name in enumerate(given, 1):
+                photos, named = [], photos
+                for done, name in enumerate(named, 1):
                     subjects = classifier.subjects(Path(name))
                     photos += map(str, subjects)
                     if not subjects:
                         console.note(f"{console.printable(name)}: no subject found")
-                    progress(done, len(given))
+                    progress(done, len(named))
         paths = map(Path, photos)
         classified = album.classify(paths) if album else classifier.classify(paths, transductive=transductive)
         with console.progress_bar("photos", shown=bool(out) or not sys.stdout.isatty()) as progress:
@@ -237,5 +237,5 @@ def _show(image: str, prediction: "Prediction", top: int) -> None:
     for name in ranked:
         bar = (full * round(shares[name] * BAR)).ljust(BAR)
         also = " explained" if prediction.unknown else f" ({prediction.explained[name]:.0%} explained)"
-        told = f" {shares[name]:6.1%}{also}"
-        screen.print(Text.assemble(f"  {console.printable(name).ljust(width)}  ", (bar, "green"), told), soft_wrap=True)
+        note = f" {shares[name]:6.1%}{also}"
+        screen.print(Text.assemble(f"  {console.printable(name).ljust(width)}  ", (bar, "green"), note), soft_wrap=True)

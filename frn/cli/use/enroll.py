@@ -52,18 +52,18 @@ def enroll(
     require_writable(out, replace=True)
     if out.exists() and not replace:
         raise FrnError(f"{out}: already exists. --replace replaces it and keeps the old one as {out.name}.bak")
-    found = _found(sources, level)
-    before, name = found.project, model or found.model or DEFAULT_MODEL
+    files = _found(sources, level)
+    before, name = files.project, model or files.model or DEFAULT_MODEL
     classifier = Classifier(load_extractor(name, device, before.model.tta if before else "none"), FeatureStore())
-    with console.live_text(f"enrolling {sum(map(len, found.members.values())):,} photos"):
+    with console.live_text(f"enrolling {sum(map(len, files.members.values())):,} photos"):
         if before is None:
-            listed = listed_state(found.members, found.others)
+            listed = listed_state(files.members, files.others)
         else:  # the threshold belongs to the model, and the head is chosen again
             same = classifier.extractor.plain_sha256 == before.model.sha256
             listed = dataclasses.replace(before.state, head=None, threshold=before.state.threshold if same else None)
         notes = classifier.enroll_state(dataclasses.replace(listed, search=find or listed.search))
-    skipped = [*map(str, notes), *found.skipped]
-    console.report_skipped([*found.notes, *skipped, *lookalikes(found.members)])
+    skipped = [*map(str, notes), *files.skipped]
+    console.report_skipped([*files.notes, *skipped, *lookalikes(files.members)])
     if threshold is not None:
         classifier.threshold_override = threshold
     state = dataclasses.replace(classifier.state, threshold=classifier.threshold_override)
@@ -91,18 +91,18 @@ def _found(sources: list[str], level: int | None) -> "ClassFiles":
         path = Path(source)
         name, equals, folder = source.partition("=")
         if is_project(path) or path.exists() or not equals:
-            found = class_files(path, level)
+            files = class_files(path, level)
         else:
             photos, skipped = photos_below(Path(folder))
             if not photos:
                 raise FrnError(f"{folder}: contains no images")
-            found = ClassFiles({name: photos}, skipped=list(map(str, skipped)))
-        for twin in found.members.keys() & joined.members.keys():
+            files = ClassFiles({name: photos}, skipped=list(map(str, skipped)))
+        for twin in files.members.keys() & joined.members.keys():
             raise FrnError(f"class {twin!r} occurs twice: in {source} and in an earlier source")
-        joined.members |= found.members
-        joined.others += found.others
-        joined.skipped += found.skipped
-        joined.notes += found.notes
+        joined.members |= files.members
+        joined.others += files.others
+        joined.skipped += files.skipped
+        joined.notes += files.notes
     return joined
 
 
@@ -114,10 +114,10 @@ def _summary(out: Path, classifier: "Classifier", skipped: int) -> dict[str, Any
         entry.name: {"images": len(entry.supports), "explained": list(map(float, explained.get(entry.name, ())))}
         for entry in classifier.state.classes
     }
-    found = {"project": str(out), "threshold": classifier.threshold, "skipped": skipped, "classes": classes}
+    summary = {"project": str(out), "threshold": classifier.threshold, "skipped": skipped, "classes": classes}
     head = dataclasses.asdict(classifier.head)
     advice = advise(classifier)
-    return rounded(found | {"expected": expectation(classifier), "head": head, "advice": advice})
+    return rounded(summary | {"expected": expectation(classifier), "head": head, "advice": advice})
 
 
 def _show(out: Path, classifier: "Classifier") -> None:

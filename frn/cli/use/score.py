@@ -60,103 +60,103 @@ def score(
         classes, model, device, tta, level=level, find=find, threshold=threshold, false_rejections=false_rejections
     )
     with console.progress_bar("photos") as progress:
-        found = score_labelled(classifier, photos.with_others, transductive=transductive, progress=progress)
-    console.report_skipped([*(error for _, error in found.broken), *photos.skipped])
-    console.report_skipped([*found.notes, *photos.notes], all_of_them="")
+        result = score_labelled(classifier, photos.with_others, transductive=transductive, progress=progress)
+    console.report_skipped([*(error for _, error in result.broken), *photos.skipped])
+    console.report_skipped([*result.notes, *photos.notes], all_of_them="")
     if transductive:
         console.note("transductive: each answer depends on all photos of the call")
-    if found.examples:
-        console.note(f"warning: {len(found.examples)} photos are examples of the classes and were skipped")
-    console.report_skipped(found.near_copies, all_of_them="--json and --report list them all")
+    if result.examples:
+        console.note(f"warning: {len(result.examples)} photos are examples of the classes and were skipped")
+    console.report_skipped(result.near_copies, all_of_them="--json and --report list them all")
     if out:
-        records = (named_beside(out, record) for record in found.records)
+        records = (named_beside(out, record) for record in result.records)
         boxes = [] if classifier.state.search == "none" else ["box"]
-        write_answers(out, records, found.classes, "truth", *boxes)
+        write_answers(out, records, result.classes, "truth", *boxes)
     if report is not None:
         from frn.report.page import write_page
         from frn.report.score_page import score_page
 
-        facts = {"threshold": f"{classifier.threshold:.4f}", "photos": str(len(found.known))}
+        facts = {"threshold": f"{classifier.threshold:.4f}", "photos": str(len(result.known))}
         write_page(
-            report, score_page(found, f"{classes} on {labelled}", console.command_line(), facts), replace=replace
+            report, score_page(result, f"{classes} on {labelled}", console.command_line(), facts), replace=replace
         )
     if as_json:
-        console.print_json(_record(found, classifier, classes, labelled))
+        console.print_json(_record(result, classifier, classes, labelled))
     else:
-        _show(found, classifier)
-    if found.broken:
+        _show(result, classifier)
+    if result.broken:
         of = sum(map(len, photos.members.values()))
-        raise FrnError(f"{len(found.broken)} of {of} images could not be read")
+        raise FrnError(f"{len(result.broken)} of {of} images could not be read")
 
 
-def _record(found: "LabelledScore", classifier: "Classifier", classes: Path, labelled: Path) -> Score:
+def _record(result: "LabelledScore", classifier: "Classifier", classes: Path, labelled: Path) -> Score:
     """Return all numbers; fractions without photos are null."""
-    bins = found.reliability
+    bins = result.reliability
     numbers = {
         "classes": str(classes),
         "labelled": str(labelled),
-        "photos": len(found.known),
-        "accuracy": found.accuracy,
-        "interval": found.interval,
+        "photos": len(result.known),
+        "accuracy": result.accuracy,
+        "interval": result.interval,
         "per_class": {
             entry.name: {name: getattr(entry, name) for name in ("photos", "right", "recall", "precision")}
-            for entry in found.per_class
+            for entry in result.per_class
         },
-        "confusion": found.confusion.tolist(),
+        "confusion": result.confusion.tolist(),
         "calibration_error": bins.error,
         "reliability": [
             {"photos": int(photos), "said": float(said), "right": float(right)}
             for photos, said, right in zip(bins.counts, bins.confidence, bins.accuracy, strict=True)
             if photos
         ],
-        "false_rejections": found.false_rejections,
-        "unknown": len(found.unknown),
-        "true_positive_rate": found.true_positive_rate,
-        "auroc": found.auroc,
+        "false_rejections": result.false_rejections,
+        "unknown": len(result.unknown),
+        "true_positive_rate": result.true_positive_rate,
+        "auroc": result.auroc,
         "expected": expectation(classifier),
-        "wrong": [msgspec.to_builtins(answer.record) for answer in found.errors],
-        "examples_skipped": len(found.examples),
-        "near_copies": {str(each.path): str(each.example) for each in found.near_copies},
-        "transductive": found.known[0].prediction.transductive,
-        "broken": [{"image": str(path), "error": str(error)} for path, error in found.broken],
+        "wrong": [msgspec.to_builtins(answer.record) for answer in result.errors],
+        "examples_skipped": len(result.examples),
+        "near_copies": {str(each.path): str(each.example) for each in result.near_copies},
+        "transductive": result.known[0].prediction.transductive,
+        "broken": [{"image": str(path), "error": str(error)} for path, error in result.broken],
         "head": asdict(classifier.head),
     }
     return msgspec.convert(rounded(numbers), Score)
 
 
-def _show(found: "LabelledScore", classifier: "Classifier") -> None:
+def _show(result: "LabelledScore", classifier: "Classifier") -> None:
     screen = console.stdout()
-    low, high = found.interval
+    low, high = result.interval
     screen.print(
-        f"accuracy [bold]{found.accuracy:.1%}[/bold] ({found.right} of {len(found.known)} photos; "
+        f"accuracy [bold]{result.accuracy:.1%}[/bold] ({result.right} of {len(result.known)} photos; "
         f"95% interval {low:.1%} to {high:.1%})",
         markup=True,
     )
     rows: list[list[str]] = []
-    for entry in found.per_class:
+    for entry in result.per_class:
         shares = ["-" if math.isnan(share) else f"{share:.0%}" for share in (entry.recall, entry.precision)]
         rows.append([entry.name, str(entry.photos), *shares])
     console.print_table(("class", "photos", "recall", "precision"), rows)
     # Maximum number of classes for which the confusion table is shown
-    if len(found.classes) <= 20:
-        numbered = [f"{i} {name}" for i, name in enumerate(found.classes, 1)]
-        counts = [[str(count or "·") for count in row] for row in found.confusion.tolist()]
+    if len(result.classes) <= 20:
+        numbered = [f"{i} {name}" for i, name in enumerate(result.classes, 1)]
+        counts = [[str(count or "·") for count in row] for row in result.confusion.tolist()]
         heads = ["true \\ predicted", *map(str, range(1, len(numbered) + 1))]
         console.print_table(heads, [[name, *row] for name, row in zip(numbered, counts, strict=True)])
-    for answer in found.errors[:MAX_ERRORS]:
+    for answer in result.errors[:MAX_ERRORS]:
         text = f"{answer.path}: is {answer.truth}, was labelled {answer.called}"
         screen.print(console.printable(text), soft_wrap=True)
-    if len(found.errors) > MAX_ERRORS:
-        screen.print(f"... and {len(found.errors) - MAX_ERRORS} more wrong answers (--json lists all)")
-    said = sum(answer.probability for answer in found.known) / len(found.known)
+    if len(result.errors) > MAX_ERRORS:
+        screen.print(f"... and {len(result.errors) - MAX_ERRORS} more wrong answers (--json lists all)")
+    said = sum(answer.probability for answer in result.known) / len(result.known)
     screen.print(
-        f"calibration: mean probability {said:.1%}, accuracy {found.accuracy:.1%}; "
-        f"expected calibration error {100 * found.reliability.error:.1f} points"
+        f"calibration: mean probability {said:.1%}, accuracy {result.accuracy:.1%}; "
+        f"expected calibration error {100 * result.reliability.error:.1f} points"
     )
-    threshold, rejected = classifier.threshold, found.false_rejections
-    told = f"labelled unknown (below {threshold:.0%} known): {rejected:.1%} of the photos of your classes"
-    if found.unknown:
-        caught = f"{found.true_positive_rate:.1%} of {len(found.unknown)} photos from other classes"
-        told += f", {caught}; AUROC {100 * found.auroc:.1f}%"
-    screen.print(told)
+    threshold, rejected = classifier.threshold, result.false_rejections
+    line = f"labelled unknown (below {threshold:.0%} known): {rejected:.1%} of the photos of your classes"
+    if result.unknown:
+        caught = f"{result.true_positive_rate:.1%} of {len(result.unknown)} photos from other classes"
+        line += f", {caught}; AUROC {100 * result.auroc:.1f}%"
+    screen.print(line)
     show_expected(classifier)

@@ -128,8 +128,8 @@ def _find(name: str, split: str | None, sampled: SampledSplit) -> tuple[Benchmar
     if name == "folder":
         if split is not None:
             raise FrnError("your own folder has no named splits: use --val, --test and --seed")
-        own = Benchmark(plan=lambda opened, _: plan_own(opened, sampled), archives=r".*\.zip")
-        return own, asdict(sampled)
+        from_folder = Benchmark(plan=lambda opened, _: plan_own(opened, sampled), archives=r".*\.zip")
+        return from_folder, asdict(sampled)
     if name not in BENCHMARKS:
         names = [*BENCHMARKS, "folder"]
         near = [known for known in names if known.startswith(name)] or difflib.get_close_matches(name, names, n=1)

@@ -45,11 +45,11 @@ CIFAR_PER_CLASS = 600
 def plan_birds(sources: Sources, split: str, *, cropped: bool) -> Plan:
     """Assign birds to splits, from `CUB_200_2011.tgz` or its folder, or the authors' `CUB_fewshot_*.tar`."""
     official: Counts = {"test": (200, CUB_IMAGES)} if split == "all" else CUB_COUNTS
-    found = sources.files()
-    ready = ready_made(found, CUB_CROPPED if cropped else CUB_RAW)
+    released = sources.files()
+    ready = ready_made(released, CUB_CROPPED if cropped else CUB_RAW)
     if ready:
         return Plan([_bird(split, item.label, item.file, item.source) for item in ready], official)
-    files = below(found, "images.txt")
+    files = below(released, "images.txt")
     if not files:
         raise FrnError(f"{sources}: has neither CUB's images.txt nor train/ and test/ folders of classes")
     paths = dict(line.split(maxsplit=1) for line in lines(files["images.txt"]))
@@ -59,8 +59,8 @@ def plan_birds(sources: Sources, split: str, *, cropped: bool) -> Plan:
             raise FrnError(f"{sources}: has no bounding_boxes.txt. `frn data prepare cub-raw` does not need them.")
         sizes = read_boxes(files["bounding_boxes.txt"], "id x y width height")
         boxes = {number: (x, y, x + width, y + height) for number, (x, y, width, height) in sizes.items()}
-    whole = boxes.keys() if cropped else paths.keys()
-    missing = [path for number, path in paths.items() if f"images/{path}" not in files or number not in whole]
+    annotated = boxes.keys() if cropped else paths.keys()
+    missing = [path for number, path in paths.items() if f"images/{path}" not in files or number not in annotated]
     if missing:
         raise FrnError(
             f"{sources}: {len(missing)} of the {len(paths)} images in images.txt are missing or have no box "
@@ -84,11 +84,11 @@ def _bird(split: str, label: str, name: str, file: Found, box: Box | None = None
 
 def plan_aircraft(sources: Sources, split: str) -> Plan:
     """Assign aircraft to splits, from `fgvc-aircraft-2013b.tar.gz` or its folder, or `Aircraft_fewshot.tar`."""
-    found = sources.files()
-    ready = ready_made(found, AIRCRAFT)
+    released = sources.files()
+    ready = ready_made(released, AIRCRAFT)
     if ready:
         return Plan(ready, AIRCRAFT_COUNTS)
-    files = below(found, "variants.txt")
+    files = below(released, "variants.txt")
     absent = [name for name in ("variants.txt", "images_box.txt", *AIRCRAFT_LISTS) if name not in files]
     if absent:
         raise FrnError(f"{sources}: has no {' or '.join(absent)}, which FGVC-Aircraft keeps in data/")
@@ -109,11 +109,11 @@ def plan_aircraft(sources: Sources, split: str) -> Plan:
 
 def plan_mini_imagenet(sources: Sources, split: str) -> Plan:
     """Assign images to splits, from `images.zip` or its folder, or from the authors' `mini-ImageNet.tar`."""
-    found, split_of = sources.files(), read_split("mini_imagenet")
-    ready = ready_made(found, "mini-ImageNet")
+    released, split_of = sources.files(), read_split("mini_imagenet")
+    ready = ready_made(released, "mini-ImageNet")
     if ready and {item.label for item in ready} <= split_of.keys():
         return Plan(ready, MINI_COUNTS)
-    named = {file.parts[-1]: file for file in reversed(found)}
+    named = {file.parts[-1]: file for file in reversed(released)}
     items = [
         Item(split_of[match[1]], match[1], name, file)
         for name, file in named.items()
@@ -172,16 +172,16 @@ def read_split(name: str) -> dict[str, str]:
     return {label: part for part in SPLITS for label in labels[part]}
 
 
-def below(found: list[Found], marker: str) -> dict[str, Found]:
+def below(released: list[Found], marker: str) -> dict[str, Found]:
     """Return files by their path relative to the folder of the file `marker`; nothing without such a file.
 
     If there are several such folders, the first is used: loose files come before archives.
     """
-    home = next((file.parts[:-1] for file in found if file.parts[-1] == marker), None)
+    home = next((file.parts[:-1] for file in released if file.parts[-1] == marker), None)
     if home is None:
         return {}
     first: dict[str, Found] = {}
-    for file in found:
+    for file in released:
         if file.parts[: len(home)] == home:
             first.setdefault("/".join(file.parts[len(home) :]), file)
     return first
@@ -204,14 +204,14 @@ def read_boxes(file: Found, form: str) -> dict[str, Box]:
     return boxes
 
 
-def ready_made(found: list[Found], *names: str) -> list[Item]:
+def ready_made(released: list[Found], *names: str) -> list[Item]:
     """Return the items of the authors' folder with one of the names, laid out as train/ and test/ of class folders.
 
     Its `val_pre`, `test_pre`, `refr` and `query` are skipped: the evaluation transform resizes, and the paper does not
     use the others. The first folder that has both train/ and test/ is used.
     """
     homes: dict[tuple[str, ...], dict[tuple[str, ...], Item]] = {}
-    for file in found:
+    for file in released:
         if len(file.parts) > 3 and file.parts[-4] in names and file.parts[-3] in SPLITS:
             split, label, name = file.parts[-3:]
             homes.setdefault(file.parts[:-3], {}).setdefault(file.parts[-3:], Item(split, label, name, file))

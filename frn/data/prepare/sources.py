@@ -96,11 +96,11 @@ class Sources(ExitStack):
 
     def images(self) -> list[Found]:
         """Return every image, sorted by its names. Raises FrnError as `files` does, or if there are no images."""
-        found = [file for file in self.files() if looks_like_image(file.parts[-1])]
-        if not found:
+        images = [file for file in self.files() if looks_like_image(file.parts[-1])]
+        if not images:
             others = self.skipped()
             raise FrnError(f"{self}: contains no images" + (f". {others[0]}" if others else ""))
-        return sorted(found, key=lambda image: image.parts)
+        return sorted(images, key=lambda image: image.parts)
 
     def skipped(self) -> list[str]:
         """Return a sorted list of reasons, one for each file that is not an image and each entry that is not a file."""

@@ -58,9 +58,9 @@ def group(maps: Floats, looks: Sequence[bytes], prior: Prior, count: int | None 
         weights = probabilities(errors, head.gamma)
         weights[weights < NEGLIGIBLE] = 0
     members = [np.flatnonzero(errors.argmin(1) == column) for column in range(way)]
-    ordered = [own[np.argsort(errors[own, column], kind="stable")] for column, own in enumerate(members)]
-    found = [[copies[place] for place in own] for own in ordered if len(own)]
-    return sorted(found, key=lambda own: -sum(map(len, own)))
+    ordered = [of_group[np.argsort(errors[of_group, column], kind="stable")] for column, of_group in enumerate(members)]
+    groups = [[copies[place] for place in of_group] for of_group in ordered if len(of_group)]
+    return sorted(groups, key=lambda of_group: -sum(map(len, of_group)))
 
 
 def _ward(points: Array | Floats) -> list[tuple[int, int]]:
@@ -118,4 +118,4 @@ def _likeliest_count(maps: Floats, merges: list[tuple[int, int]], prior: Prior) 
     errors = [sum(map(error, clusters(count))) for count in range(1, most + 1)]
     least = min(errors)
     # Fraction of the best number's gain over one group that a smaller number of groups may lose
-    return 1 + next(place for place, found in enumerate(errors) if found - least <= 0.03 * (errors[0] - least))
+    return 1 + next(place for place, at_count in enumerate(errors) if at_count - least <= 0.03 * (errors[0] - least))

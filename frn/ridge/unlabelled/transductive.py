@@ -47,18 +47,18 @@ def refine(errors: Array, pools: Sequence[Maps], queries: Maps, head: HeadParame
     queries = np.ascontiguousarray(queries, dtype=np.float32)
     grams = np.stack([rows.T @ rows for rows in map(pool_rows, pools)])
     shots = np.array([len(pool) for pool in pools])
-    whole, gamma = energy(queries), head.gamma
+    energies, gamma = energy(queries), head.gamma
     for _ in range(ROUNDS):
-        weights = _weights(errors, whole, gamma)
+        weights = _weights(errors, energies, gamma)
         errors = mixture_errors(grams, shots, queries, weights, head)
         # Exponent with which gamma follows the classes' growth; the square root, as for shots, was overconfident
         gamma = head.gamma * float((1 + weights.sum(0) / shots).mean()) ** 0.25
     return errors, gamma
 
 
-def _weights(errors: Array, whole: Array, gamma: float) -> Array:
+def _weights(errors: Array, energies: Array, gamma: float) -> Array:
     """Return how much each query counts as an example of each class, (q, way), from its errors and energies (q,)."""
-    missing = np.divide(errors.min(1), whole, out=np.ones(len(whole)), where=whole > 0)
+    missing = np.divide(errors.min(1), energies, out=np.ones(len(energies)), where=energies > 0)
     spread = missing.std() or 1.0
     gate = 1 / (1 + np.exp((missing - np.quantile(missing, 1 - STRANGERS)) / spread))
     # Weight of a query that certainly belongs to a class, relative to that of an example
@@ -80,11 +80,11 @@ def mixture_errors(
     squared, kept = residual @ residual, kept.astype(np.float32)
     errors = np.concatenate([np.tensordot(moments, squared, ((1, 2), (1, 2))) / r for _, moments in _moments(queries)])
     for column, lam in enumerate(lams):
-        own = np.flatnonzero(weights[:, column])
-        maps, weight = queries[own], weights[own, column, None, None] / lam
-        left = maps @ kept[column]  # lam Q A^-1
-        without = np.linalg.solve(np.eye(r) - weight * (left @ maps.mT), left)
-        errors[own, column] = energy((1 - rho) * maps + rho * without)
+        counted = np.flatnonzero(weights[:, column])
+        maps, weight = queries[counted], weights[counted, column, None, None] / lam
+        solved = maps @ kept[column]  # lam Q A^-1
+        without = np.linalg.solve(np.eye(r) - weight * (solved @ maps.mT), solved)
+        errors[counted, column] = energy((1 - rho) * maps + rho * without)
     return np.asarray(errors, dtype=np.float64)
 
 

@@ -78,8 +78,8 @@ def _variants(
             "test_shots": [shot],
             "published": entry.get("published"),
         }
-        own = "-".join(filter(None, (name, entry.get("of"), f"{shot}shot")))
-        yield own, _changed(base, table, own)
+        called = "-".join(filter(None, (name, entry.get("of"), f"{shot}shot")))
+        yield called, _changed(base, table, called)
 
 
 def _changed(preset: Preset, table: Mapping[str, Any], where: str) -> Preset:

@@ -19,9 +19,9 @@ from frn.system.files import read_regular
 Regulariser = Literal["lambda", "rho"]
 
 
-def _require(is_valid: bool, rule: str, given: object) -> None:
+def _require(is_valid: bool, rule: str, value: object) -> None:
     if not is_valid:
-        raise FrnError(f"{rule}, not {given}")
+        raise FrnError(f"{rule}, not {value}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

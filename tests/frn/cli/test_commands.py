@@ -47,7 +47,7 @@ def test_commands_that_need_no_torch_do_not_import_it() -> None:
         ["--version"],
         ["presets"],
         ["models"],
-        ["reproduce", "--list"],
+        ["reproduce"],
         *([name, "--help"] for name in ("classify", "train", "eval", "data", "export")),
         ["classify", "/none", "x.png"],
         ["classify", str(SAMPLES / "moths"), str(SAMPLES / "queries" / "eyed footman 6.jpg"), "--top", "1"],

@@ -70,7 +70,7 @@ def test_every_command_with_a_result_has_a_schema() -> None:
         ("presets",),
         ("presets", "demo"),
         ("cache",),
-        ("reproduce", "--list"),
+        ("reproduce",),
     ],
 )
 def test_result_is_printed_as_a_table_or_json(words: tuple[object, ...]) -> None:

@@ -89,8 +89,7 @@ def test_the_default_protocol_is_that_of_the_paper() -> None:
     ("change", "reason"),
     [
         ({"method": "proto"}, "--method: an exported model has a fixed head"),
-        ({"precision": "bf16"}, "--precision: an exported model has a fixed head, precision and preprocessing"),
-        ({"transform": EvaluationTransform(size=32)}, "--preset: an exported model has a fixed head"),
+        ({"precision": "bf16"}, "--precision: an exported model has a fixed head and precision"),
     ],
 )
 def test_exported_models_are_fixed(moths: Path, change: dict[str, Any], reason: str) -> None:

@@ -79,14 +79,8 @@ def test_added_checkpoint_can_be_named_in_every_command(checkpoint: Path) -> Non
         load_model(out, transform=model.config.transform)
 
 
-def test_commands_print_a_one_line_warning_and_accept_a_preset(checkpoint: Path, moths: Path) -> None:
+def test_commands_print_a_one_line_warning(checkpoint: Path, moths: Path) -> None:
     words = ("eval", checkpoint, "--data", moths, "--shot", 1, "--queries", 2, "--episodes", 2, "--json")
     plain = frn(*words)
     assert plain.exit_code == 0
     assert plain.stderr.startswith("warning: model_Conv-4.pth: weights alone do not record")
-    told = frn(*words, "--preset", "cub-cropped-conv4")
-    assert told.exit_code == 0
-    assert "warning" not in told.stderr
-    refused = frn("eval", "conv4", "--data", moths, "--preset", "cub-cropped-conv4")
-    assert refused.exit_code == 1
-    assert "conv4: already contains its preprocessing" in refused.stderr

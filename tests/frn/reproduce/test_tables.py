@@ -186,7 +186,7 @@ def test_measurements_of_other_commands_are_referenced(tmp_path: Path) -> None:
 
 
 def test_every_table_is_listed() -> None:
-    listed = json.loads(CliRunner().invoke(app, ["reproduce", "--list", "--json"]).stdout)
+    listed = json.loads(CliRunner().invoke(app, ["reproduce", "--json"]).stdout)
     assert [table["table"] for table in listed] == list(TABLES)
-    text = CliRunner().invoke(app, ["reproduce", "ablation", "--list"]).stdout
+    text = CliRunner().invoke(app, ["reproduce"]).stdout
     assert re.search(r"cub-cropped-conv4-no-aux +no Aux, Conv-4 +1-shot 68.38 ± 0.23, 5-shot 88.13 ± 0.13", text)

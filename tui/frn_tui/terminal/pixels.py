@@ -169,6 +169,6 @@ NOTHING = Graphics()
 
 def graphics_of(app: object) -> Graphics:
     """Return the app's graphics, or inactive ones if it has none."""
-    found = getattr(app, "graphics", NOTHING)
-    assert isinstance(found, Graphics)
-    return found
+    graphics = getattr(app, "graphics", NOTHING)
+    assert isinstance(graphics, Graphics)
+    return graphics

@@ -55,11 +55,11 @@ class Answers:
     def taken(self, text: str) -> tuple[str, list[Answered]]:
         """Return the typed keys and the replies."""
         text, self._begun = self._begun + text, ""
-        found = [_read(match) for match in _ANSWER.finditer(text)]
+        answers = [_read(match) for match in _ANSWER.finditer(text)]
         text = _ANSWER.sub("", text)
         if match := _BEGUN.search(text):
             self._begun, text = match[0], text[: match.start()]
-        return text, found
+        return text, answers
 
 
 def _read(match: re.Match[str]) -> Answered:
@@ -88,15 +88,15 @@ def pixels_of(name: str, can: Iterable[str], *, in_tmux: bool) -> Mode | None:
 
 async def beyond_tmux(environ: Mapping[str, str]) -> str:
     """Return the name of the terminal around tmux if tmux allows passthrough; otherwise empty."""
-    asked = "#{client_termtype}", "#{client_termname}", "#{allow-passthrough}"
-    command = "tmux", "display-message", "-p", "\n".join(asked)
+    questions = "#{client_termtype}", "#{client_termname}", "#{allow-passthrough}"
+    command = "tmux", "display-message", "-p", "\n".join(questions)
     with contextlib.suppress(OSError):
         process = await asyncio.create_subprocess_exec(
             *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL, env=dict(environ)
         )
-        told = (await process.communicate())[0].decode(errors="replace").splitlines()
-        if len(told) == len(asked) and told[2] in ("1", "on", "all"):
-            return told[0] or told[1]
+        answers = (await process.communicate())[0].decode(errors="replace").splitlines()
+        if len(answers) == len(questions) and answers[2] in ("1", "on", "all"):
+            return answers[0] or answers[1]
     return ""
 
 
@@ -106,8 +106,8 @@ def cell_size() -> tuple[int, int] | None:
         import fcntl
         import termios
 
-        told = fcntl.ioctl(sys.__stdout__.fileno(), termios.TIOCGWINSZ, bytes(8))  # type: ignore[union-attr]
-        rows, columns, width, height = struct.unpack("HHHH", told)
+        size = fcntl.ioctl(sys.__stdout__.fileno(), termios.TIOCGWINSZ, bytes(8))  # type: ignore[union-attr]
+        rows, columns, width, height = struct.unpack("HHHH", size)
         if rows and columns and width >= columns and height >= rows:
             return width // columns, height // rows
     return None

@@ -164,9 +164,9 @@ class Histogram(Scale):
     _asked: tuple[float, ...] = ()
     _expected = ""
 
-    def show(self, known: Sequence[float], asked: Sequence[float], threshold: float, expected: str = "") -> None:
+    def show(self, known: Sequence[float], queries: Sequence[float], threshold: float, expected: str = "") -> None:
         """Show `known` of examples and queries, the threshold, and its expected error rates."""
-        self._known, self._asked, self._threshold, self._expected = tuple(known), tuple(asked), threshold, expected
+        self._known, self._asked, self._threshold, self._expected = tuple(known), tuple(queries), threshold, expected
         self.refresh()
 
     def lines(self, width: int, height: int) -> list[list[Part]]:
@@ -195,11 +195,11 @@ class Histogram(Scale):
         return low, max(high, low + 0.05)
 
     def _words(self) -> str:
-        asked, known = (sum(value < self._threshold for value in some) for some in (self._asked, self._known))
+        below, known_below = (sum(value < self._threshold for value in some) for some in (self._asked, self._known))
         return (
             f"unknown below {percent(self._threshold, 1)}: "
-            f"{asked} of {len(self._asked)} photos, "
-            f"{known} of {len(self._known)} examples{' · ' * bool(self._expected)}{self._expected}"
+            f"{below} of {len(self._asked)} photos, "
+            f"{known_below} of {len(self._known)} examples{' · ' * bool(self._expected)}{self._expected}"
         )
 
     def on_click(self, event: events.Click) -> None:

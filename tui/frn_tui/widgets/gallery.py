@@ -376,9 +376,9 @@ class Gallery(ScrollView, can_focus=True):
         if item.note and not self._is_grid:  # cut the name, not the note
             note = f"  {display_name(item.note, max(room - SHORTEST_NAME - 2, room // 2))}"
         lead, mark = f"{'›' if index == self.cursor else ' '}{'✓' if is_selected else ''}", GLYPHS[item.mark]
-        left = max(room - cell_len(note) - len(lead) - len(mark), 0)
-        name = display_name(item.name, left)
-        name += " " * (left - cell_len(name))
+        remaining = max(room - cell_len(note) - len(lead) - len(mark), 0)
+        name = display_name(item.name, remaining)
+        name += " " * (remaining - cell_len(name))
         if index == self.cursor:
             return [Segment(lead + mark + name + note, self._style("cursor"))]
         plain, muted = self._style("selected" if is_selected else "name"), self._style("mark")

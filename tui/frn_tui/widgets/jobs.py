@@ -47,19 +47,19 @@ class JobLine(Static):
 
     def render(self) -> Content:
         width = self.size.width
-        left = _progress(width, *self._job) if self._job else ""
-        room = width - cell_len(left) - (2 if left else 0)
+        progress = _progress(width, *self._job) if self._job else ""
+        room = width - cell_len(progress) - (2 if progress else 0)
         message = display_name(self._message, room) if room >= min(20, cell_len(self._message)) else ""
-        if not left:
+        if not progress:
             return Content(message or display_name(self.hint, width))
-        return Content(left + message.rjust(width - cell_len(left) - cell_len(message) + len(message)))
+        return Content(progress + message.rjust(width - cell_len(progress) - cell_len(message) + len(message)))
 
 
 def _progress(width: int, what: str, done: int, total: int, seconds: float | None) -> str:
     """Return what fits, dropping the least important first: the hint, the bar, the end of the text."""
     share = min(done / total, 1.0)
-    left = "" if seconds is None else f"  {duration(seconds)} left"
-    numbers, drawn = f"{done:,}/{total:,} {100 * share:.0f}%{left}", bar(share, 12, rest="─")
+    remaining = "" if seconds is None else f"  {duration(seconds)} left"
+    numbers, drawn = f"{done:,}/{total:,} {100 * share:.0f}%{remaining}", bar(share, 12, rest="─")
     for rest in (f"{drawn}  {numbers}  esc: cancel", f"{drawn}  {numbers}", numbers):
         room = width - cell_len(rest) - 2
         if room >= min(12, cell_len(what)):

@@ -75,7 +75,7 @@ class RunningApp:
 
     def _left(self) -> list[Recovered]:
         journals = [path for path in self._path.parent.glob("journal-*.json") if path != self._path]
-        return [left for path in journals if _is_left(path) and (left := _read(path))]
+        return [journal for path in journals if _is_left(path) and (journal := _read(path))]
 
     def lock(self, request: LockProject, job: Job) -> None:
         """Lock a project, even if another app has it, and release the previous one."""

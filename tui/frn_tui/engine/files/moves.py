@@ -146,21 +146,21 @@ class MoveJournal:
 
     def record(self) -> "Record":
         """Return what the whole journal records."""
-        found = Record()
+        record = Record()
         begun: dict[str, dict[str, Any]] = {}
         for entry in self._entries(whole=True):
             if "plan" in entry:
-                found.plan, found.folder, found.verdicts = entry["plan"], entry["folder"], entry["verdicts"]
-            found.is_over |= "end" in entry
+                record.plan, record.folder, record.verdicts = entry["plan"], entry["folder"], entry["verdicts"]
+            record.is_over |= "end" in entry
             if "made" in entry:
-                found.folders.add(entry["made"])
+                record.folders.add(entry["made"])
             if "move" in entry:
                 begun[entry["move"]] = entry
             if "moved" in entry:
                 source, target = entry["moved"], entry["to"]
-                if found.moved.pop((target, source), None) is None:  # otherwise it is taken back
-                    found.moved[source, target] = (begun.get(source, {}), entry)
-        return found
+                if record.moved.pop((target, source), None) is None:  # otherwise it is taken back
+                    record.moved[source, target] = (begun.get(source, {}), entry)
+        return record
 
     def find(self, source: str, target: str) -> tuple["Record", dict[str, Any], dict[str, Any]]:
         """Return the journal's record, and what it says of a photo before and after its move."""

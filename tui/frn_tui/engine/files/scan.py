@@ -125,8 +125,8 @@ def list_folder(request: ListFolder, job: Job) -> Listing:
     folder = absolute(request.path)
     entries: list[Entry] = []
     try:
-        with os.scandir(folder) as found:
-            for item in found:
+        with os.scandir(folder) as scanned:
+            for item in scanned:
                 job.check()
                 if not item.name.startswith(".") and (entry := _describe(item)):
                     entries.append(entry)
@@ -140,17 +140,17 @@ def list_folder(request: ListFolder, job: Job) -> Listing:
 def find_folders(request: FindFolders, job: Job) -> list[str]:
     """Return the folders below a folder, level by level; hidden ones and those that cannot be listed are skipped."""
     root = Path(absolute(request.path))
-    found: list[str] = []
+    names: list[str] = []
     visited, waiting = set[tuple[int, int]](), deque([root])
-    while waiting and len(found) < MAX_FOLDERS:
+    while waiting and len(names) < MAX_FOLDERS:
         job.check()
         with suppress(OSError, FrnError):
             if (place := identity(folder := waiting.popleft())) not in visited:  # links may lead in circles
                 visited.add(place)
                 folders = [folder / name for name in sorted(list_entries(folder)[1], key=natural_order)]
-                found += [str(each.relative_to(root)) for each in folders]
+                names += [str(each.relative_to(root)) for each in folders]
                 waiting += folders
-    return found[:MAX_FOLDERS]
+    return names[:MAX_FOLDERS]
 
 
 def _describe(item: os.DirEntry[str]) -> Entry | None:
@@ -166,15 +166,15 @@ def relocate(request: RelocatePhotos, job: Job) -> dict[str, Support]:
     if not is_folder(request.folder):
         raise FrnError(f"{request.folder}: is not a folder; choose the folder to search")
     wanted, sizes = set(request.sizes), set(request.sizes.values())
-    found: dict[str, Support] = {}
+    photos: dict[str, Support] = {}
     for path in photos_below(Path(request.folder), job.check)[0]:
         with suppress(OSError, FrnError):  # it vanished, or cannot be read
             for end in ("", *request.boxes) if path.stat().st_size in sizes else ():
                 named = Path(f"{path}{end}")
                 if (key := content_key(read_file(named))) in wanted:
                     wanted.discard(key)
-                    found[key] = Support.of(named, key)
-                    job.progress(len(found), len(request.sizes))
+                    photos[key] = Support.of(named, key)
+                    job.progress(len(photos), len(request.sizes))
         if not wanted:
             break
-    return found
+    return photos

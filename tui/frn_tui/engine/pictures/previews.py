@@ -102,9 +102,9 @@ def fit(
     scale = min(cells * side / length for cells, side, length in zip(room, cell, size, strict=True))
     shown, view = [], []
     for length, side, cells, middle in zip(size, cell, room, centre, strict=True):
-        whole = min(max(round(length * scale / side), 1), cells) * zoom
-        shown.append(min(cells, round(whole)))
-        part = min(cells / whole, 1.0)
+        needed = min(max(round(length * scale / side), 1), cells) * zoom
+        shown.append(min(cells, round(needed)))
+        part = min(cells / needed, 1.0)
         first = min(max(middle - part / 2, 0.0), 1 - part)
         view.append((first, first + part))
     (left, right), (top, bottom) = view

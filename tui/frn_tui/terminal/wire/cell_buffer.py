@@ -63,17 +63,17 @@ class CellBuffer:
         size, codes = 0, UNKNOWN
         for y in sorted(self._stale):
             wanted, shown = self._wanted[y], self._shown[y]
-            left = False
+            has_moved = False
             for first, last in _runs(wanted, shown):
                 is_picture = wanted[first][0][:1] in PICTURES
                 if is_picture and size >= pictures:
-                    left = True
+                    has_moved = True
                     continue
                 part, codes = _rendered(wanted[first:last], color_system, codes)
                 size += len(part) if is_picture else 0
                 parts.append(f"\x1b[{y + 1};{first + 1}H{part}")
                 shown[first:last] = wanted[first:last]
-            if not left:
+            if not has_moved:
                 self._stale.discard(y)
         return "".join([*parts, "\x1b[0m"] if parts else parts), size
 
