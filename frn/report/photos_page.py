@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,13 +17,11 @@ from frn.errors import FrnError
 from frn.images.boxes import box_name, split_box
 from frn.images.opening import decode_preview, read_file
 from frn.inference.classifier import Classifier, Prediction
-from frn.inference.explanation import Box, Explanation, explain
-from frn.report.explanation_picture import Crops, around
+from frn.inference.explanation import Explanation, explain
 from frn.report.heat_maps import overlay
 from frn.report.page import own_file, render, render_part, write_page
+from frn.report.parts import SIDE, PartsOfPage, thumbnail
 
-SIDE = 160
-"""Side of a thumbnail in pixels."""
 PER_PAGE = 5_000
 """Largest number of photos on a page: about 70 MB, which a browser can still open."""
 CARD_BYTES = 16_000
@@ -51,7 +48,7 @@ class Album:
         self.classifier = classifier
         self.broken: dict[Path, str] = {}
         self._kept: list[Kept] = []
-        self._examples: dict[Path, int] = {}
+        self._parts = PartsOfPage()
         self._cards = tempfile.TemporaryFile()  # noqa: SIM115
         weakref.finalize(self, self._cards.close)
 
@@ -82,17 +79,17 @@ class Album:
         crop, _ = decode_preview(read_file(file), file, shown)
         rendered = overlay(crop, error_map, low=float(error_map.min()), high=float(error_map.max()))
         key = sys.intern("?" if prediction.unknown else f"={label}")
-        parts = self._parts(explanation)
+        parts = self._parts.of(explanation)
         card = render_part(
             "card.html",
             key=key,
             path=path,
             label=label,
             unknown=prediction.unknown,
-            crop=_thumbnail(Image.fromarray(crop)),
+            crop=thumbnail(Image.fromarray(crop)),
             why=explanation.sentence(unknown=prediction.unknown),
             parts=parts,
-            error_map=_thumbnail(rendered),
+            error_map=thumbnail(rendered),
             probability=prediction.probabilities[label],
             known=prediction.known,
             example_of=prediction.example_of,
@@ -111,45 +108,12 @@ class Album:
         used = tuple({number for part in parts for one in part["classes"] for number, *_ in one["from"]})
         self._kept.append(Kept(key, sureness, start, len(card), used))
 
-    def _parts(self, explanation: Explanation) -> list[dict[str, Any]]:
-        """Return the deciding parts as the page's script reads them; examples are numbered."""
-        grid = explanation.shares.shape
-
-        def percent(box: Box) -> list[float]:
-            # Positions of parts are in percent of the crop's sides
-            return [round(100 * edge, 1) for edge in box.within(grid)]
-
-        classes = [one for one in (explanation.best, explanation.other) if one is not None]
-        return [
-            {
-                "box": percent(part.box),
-                "shown": percent(around(part.box, grid)),
-                "share": round(part.share, 3),
-                "classes": [
-                    {
-                        "name": one.name,
-                        "explained": round(one.explained(part.box), 3),
-                        "from": [
-                            (self._number(s.photo.path), *percent(s.box), round(s.share, 3))
-                            for s in one.sources(part.box)
-                        ],
-                    }
-                    for one in classes
-                ],
-            }
-            for part in explanation.parts()
-        ]
-
-    def _number(self, example: Path) -> int:
-        return self._examples.setdefault(example, len(self._examples))
-
     def write(self, report: Path, command: str, *, replace: bool = False) -> list[Path]:
         """Write the photos, most certain first, into pages that contain the command to reproduce them.
 
         Returns the pages. Raises FrnError if a page cannot be written.
         """
         kept = sorted(self._kept, key=lambda photo: photo.sureness, reverse=True)
-        crops, paths = Crops(self.classifier.extractor, SIDE), list(self._examples)
         pages, counts = page_paths(report, len(kept)), Counter(photo.key for photo in kept)
         classes = [
             (entry.name, f"{len(entry.supports):,}", f"{counts[f'={entry.name}']:,}")
@@ -164,7 +128,7 @@ class Album:
                 "Photos by class",
                 command,
                 {"threshold": f"{self.classifier.threshold:.1%} known"},
-                script=own_file("photos.js"),
+                script=own_file("photos.js") + own_file("parts.js"),
                 photos=len(kept),
                 classes=[*classes, ("unknown", "", f"{counts['?']:,}")],
                 pages=pages,
@@ -172,7 +136,7 @@ class Album:
                 shown=len(shown),
                 counts=sorted(on_page.items(), key=lambda entry: (entry[0] == "?", entry)),
                 cards=self._stored(shown),
-                examples=((n, paths[n].name, _thumbnail(crops(paths[n]))) for n in used),
+                examples=self._parts.examples(self.classifier.extractor, used),
                 broken=self.broken,
             )
             write_page(path, page, replace=replace)
@@ -182,10 +146,6 @@ class Album:
         for photo in photos:
             self._cards.seek(photo.start)
             yield self._cards.read(photo.length).decode()
-
-
-def _thumbnail(image: Image.Image) -> Image.Image:
-    return image.resize((SIDE, SIDE), Image.Resampling.BILINEAR)
 
 
 def page_paths(report: Path, photos: int) -> list[Path]:

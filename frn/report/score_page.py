@@ -2,23 +2,37 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from frn.errors import FrnError
 from frn.evaluation.labelled import Answer, LabelledScore
+from frn.images.boxes import box_name, split_box
 from frn.images.opening import open_image
 from frn.images.transforms import EvaluationTransform, Pixels
-from frn.report.page import render, x, y
+from frn.inference.classifier import Classifier
+from frn.inference.explanation import explain
+from frn.report.explanation_picture import Crops
+from frn.report.page import own_file, render, x, y
+from frn.report.parts import SIDE, PartsOfPage, thumbnail
 
 THUMBNAIL = EvaluationTransform(size=128)
 MAX_ERRORS = 60
 """Largest number of wrong predictions shown with an image."""
 
 
-def score_page(found: LabelledScore, title: str, command: str, facts: Mapping[str, str]) -> Iterator[str]:
-    """Render one page with all numbers and a small image of each wrong prediction; `facts` come at the end."""
+def score_page(
+    found: LabelledScore, title: str, command: str, facts: Mapping[str, str], classifier: Classifier | None = None
+) -> Iterator[str]:
+    """Render one page with all numbers and a small image of each wrong prediction; `facts` come at the end.
+
+    With the classifier, each image has the parts that decided for the predicted class and against the true one.
+    """
+    parts = PartsOfPage()
     sides = [("photos of these classes", found.known, found.false_rejections)]
     known = None
     if found.unknown:
@@ -35,7 +49,9 @@ def score_page(found: LabelledScore, title: str, command: str, facts: Mapping[st
         confusion=[(name, *row) for name, row in zip(found.classes, found.confusion.tolist(), strict=True)],
         unknown=[(what, len(part), _share(rejected)) for what, part, rejected in sides],
         known=known,
-        wrong=((answer, _thumbnail(answer)) for answer in found.errors[:MAX_ERRORS]),
+        wrong=((answer, *_shown(answer, classifier, parts)) for answer in found.errors[:MAX_ERRORS]),
+        examples=parts.examples(classifier.extractor) if classifier else (),
+        script=own_file("parts.js") if classifier else "",
     )
 
 
@@ -52,11 +68,22 @@ def histograms(known: NDArray[np.floating], unknown: NDArray[np.floating], names
     return {"outlines": outlines, "names": names, "top": top}
 
 
-def _thumbnail(answer: Answer) -> Pixels | None:
+def _shown(
+    answer: Answer, classifier: Classifier | None, parts: PartsOfPage
+) -> tuple[Pixels | Image.Image | None, str, list[dict[str, Any]]]:
+    """Return a photo's thumbnail, the sentence that explains its answer, and its deciding parts."""
     try:
-        return THUMBNAIL(open_image(answer.path))
+        if classifier is None:
+            return THUMBNAIL(open_image(answer.path)), "", []
+        ((_, seen),) = classifier.read([answer.path], classifier.store)
+        if isinstance(seen, FrnError):
+            raise seen
+        reasons, box = explain(classifier, seen.maps, against=answer.truth), answer.prediction.box
+        file = answer.path if box is None else Path(box_name(str(split_box(answer.path)[0]), box))
+        sentence = reasons.sentence(unknown=answer.prediction.unknown)
+        return thumbnail(Crops(classifier.extractor, SIDE)(file)), sentence, parts.of(reasons)
     except FrnError:  # the photo has been deleted, so only the text is shown
-        return None
+        return None, "", []
 
 
 def _share(share: float) -> str:

@@ -77,9 +77,9 @@ def score(
         from frn.report.score_page import score_page
 
         facts = {"threshold": f"{classifier.threshold:.4f}", "photos": str(len(result.known))}
-        write_page(
-            report, score_page(result, f"{classes} on {labelled}", console.command_line(), facts), replace=replace
-        )
+        explains = None if transductive or classifier.other else classifier  # only FRN's head alone names its parts
+        page = score_page(result, f"{classes} on {labelled}", console.command_line(), facts, explains)
+        write_page(report, page, replace=replace)
     if as_json:
         console.print_json(_record(result, classifier, classes, labelled))
     else:

@@ -66,6 +66,18 @@ def test_a_report_shows_every_photo_and_every_broken_file(tmp_path: Path, trunca
     assert rows[-1]["error"].endswith(")")
 
 
+def test_a_score_has_the_parts_that_decided_against_the_true_class(tmp_path: Path) -> None:
+    (tmp_path / "q" / "banded footman").mkdir(parents=True)
+    photo = tmp_path / "q" / "banded footman" / "a.jpg"
+    photo.write_bytes((SAMPLES / "queries" / "tailed footman 6.jpg").read_bytes())
+    assert frn("score", SAMPLES / "moths", tmp_path / "q", "--report", tmp_path / "s.html").exit_code == 0
+    text = (tmp_path / "s.html").read_text(encoding="utf-8")
+    assert_alone(text)
+    (why,) = [found["aria-label"] for tag, found in Elements(text).found if found.get("class") == "why"]
+    words = ("explain", SAMPLES / "moths", photo, "--against", "banded footman", "--json", "--out", tmp_path / "x.png")
+    assert why == json.loads(frn(*words).stdout)["why"]
+
+
 def test_a_report_has_the_parts_that_explain_draws(tmp_path: Path) -> None:
     photo, page = SAMPLES / "queries" / "eyed footman 6.jpg", tmp_path / "r.html"
     frn("classify", SAMPLES / "moths", photo, "--report", page)
