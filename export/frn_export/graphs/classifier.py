@@ -230,4 +230,6 @@ def _write_known(
     weights = np.array([[rule.weights[place]] for place in terms], np.float32)
     score = graph.node("MatMul", graph.node("Concat", *terms.values(), axis=1), graph.constant(weights))
     score = graph.node("Add", score, graph.constant(rule.bias))
-    return graph.node("Sigmoid", graph.node("Reshape", score, graph.ints(-1)))
+    chance = graph.node("Sigmoid", graph.node("Reshape", score, graph.ints(-1)))
+    inner = graph.node("Mul", chance, graph.constant(1 - 2 * rule.margin))
+    return graph.node("Add", inner, graph.constant(rule.margin))

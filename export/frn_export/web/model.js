@@ -94,7 +94,7 @@ export class Model {
   // The probability that a photo belongs to one of the classes, as `KnownRule.known` of frn/inference/unknown.py; NaN if
   // it cannot be known.
   #known(found, energy, distances) {
-    const { weights, bias } = this.page.rule;
+    const { weights, bias, margin } = this.page.rule;
     if (!weights.length) return NaN;
     const log = (error) => Math.log(Math.max((error + 1e-12) / (energy + 1e-12), 1e-4));
     const ranked = [...found.keys()].sort((a, b) => found[a].error - found[b].error);
@@ -107,7 +107,7 @@ export class Model {
       Math.log(found[ranked[0]].probability),
     ];
     const terms = [-best, ...compared, Math.max(...near), near[ranked[0]]];
-    return 1 / (1 + Math.exp(-terms.reduce((sum, term, i) => sum + weights[i] * term, bias)));
+    return margin + (1 - 2 * margin) / (1 + Math.exp(-terms.reduce((sum, term, i) => sum + weights[i] * term, bias)));
   }
 
   // Squared distances from the mean of a map's feature vectors to the classes (`Centres.distance` in frn/ridge/enrolment.py).
