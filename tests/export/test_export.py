@@ -16,28 +16,6 @@ from frn.features.onnx_runtime import run_session
 from frn.images.transforms import EvaluationTransform
 
 
-def test_an_export_is_plain_float32_by_default() -> None:
-    options = ExportOptions()
-    assert (options.precision, options.tta, options.max_drop) == ("fp32", "none", 1.0)
-    assert not options.weights
-    assert not options.replace
-    assert (options.calibrate, options.threshold) == (None, None)
-
-
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ({"precision": "int8"}, "--precision int8 needs --calibrate FOLDER"),
-        ({"calibrate": Path("x")}, "--calibrate is for --precision int8; fp32 needs no images. Remove it."),
-        ({"precision": "fp16", "calibrate": Path("x")}, "fp16 needs no images"),
-    ],
-)
-def test_only_int8_is_calibrated(options: dict[str, Any], reason: str) -> None:
-    ExportOptions(precision="int8", calibrate=Path("x"))
-    with pytest.raises(FrnError, match=reason):
-        ExportOptions(**options)
-
-
 @pytest.mark.parametrize("resize", [None, 20])
 def test_preprocessing_may_be_off_by_one_grey_level_of_255(monkeypatch: pytest.MonkeyPatch, resize: int | None) -> None:
     transform = EvaluationTransform(size=16, resize=resize)
@@ -110,11 +88,3 @@ def test_file_that_would_not_be_written_is_no_obstacle(
     monkeypatch.setattr(export, "features_graph", begun)
     with pytest.raises(FrnError, match="begun"):
         export.export_model(None, tmp_path, ExportOptions(), classes)  # type: ignore[arg-type]
-
-
-def test_class_name_that_is_not_text_is_refused_before_any_work(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(export, "features_graph", pytest.fail)
-    with pytest.raises(FrnError, match="is not valid text"):
-        export.export_model(None, tmp_path, ExportOptions(), {"\udcff": [Path("x")]})  # type: ignore[arg-type]

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from frn_export.graphs.backbone import features_graph
 from frn_export.int8_accuracy import Cost, Sample, draw_sample, measure_cost
 from frn_export.quantise import int8
 from PIL import Image
@@ -65,23 +64,6 @@ def test_int8_costs_the_shipped_model_little_accuracy(model: Model, features: by
     cost.require(1)
 
 
-@pytest.mark.usefixtures("few_episodes")
-def test_same_extractor_has_zero_accuracy_loss(model: Model, features: bytes, sample: Sample) -> None:
-    done: list[tuple[int, int]] = []
-    cost = measure_cost(model.head, features, features, sample, progress=lambda *counts: done.append(counts))
-    assert cost.drop == 0
-    assert done[-1] == (100, 100)
-
-
-@pytest.mark.usefixtures("few_episodes")
-def test_int8_extractor_without_accuracy_is_refused(model: Model, features: bytes, sample: Sample) -> None:
-    untrained = features_graph(Model(model.config).eval()).SerializeToString()
-    cost = measure_cost(model.head, features, untrained, sample)
-    assert cost.drop > 5
-    with pytest.raises(FrnError, match=r"int8 loses .* points of 5-way 1-shot accuracy .* at most 1 is allowed"):
-        cost.require(1)
-
-
 def test_nan_accuracy_loss_is_refused() -> None:
     with pytest.raises(FrnError, match="Use --precision fp16"):
         Cost(EpisodeShape(way=5, shot=1, queries=5), 50.0, float("nan"), Path("x")).require(1)
@@ -91,7 +73,7 @@ def test_nan_accuracy_loss_is_refused() -> None:
     ("classes", "images", "reason"),
     [
         (1, 12, "has 1 class, but checking int8 needs at least 2 with 8 images each"),
-        (3, 7, "class 'moth 00' has 7 readable images, but int8 needs 8 images per class"),
+        (3, 7, r"class 'moth 00' has 7 readable images, .* 8 images per class \(2 to calibrate, 6 for an episode\)"),
     ],
 )
 def test_too_few_classes_or_images_are_reported_with_the_required_number(
@@ -146,8 +128,3 @@ def test_largest_allowed_loss_passes(after: float, is_refused: bool) -> None:
             cost.require(1)
     else:
         cost.require(1)
-
-
-def test_message_states_how_many_images_calibrate_and_how_many_form_an_episode(moths: Path, tmp_path: Path) -> None:
-    with pytest.raises(FrnError, match=r"needs 8 images per class \(2 to calibrate, 6 for an episode\)"):
-        draw_sample(copy_some(moths, tmp_path / "few", 3, 7), TRANSFORM)

@@ -185,24 +185,6 @@ def test_error_in_the_middle_leaves_only_complete_files(
     assert len(prepared(out)) == 40
 
 
-@pytest.mark.parametrize("name", ["cub-cropped", "cub-raw"])
-def test_second_call_writes_nothing(birds: Path, tmp_path: Path, name: str) -> None:
-    out = tmp_path / "out"
-    counts = prepare(name, [birds], out, unofficial=True)
-    before = states(out)
-    assert prepare(name, [birds], out, unofficial=True) == counts
-    assert states(out) == before
-    whole = (out / "prepared.json").read_text()
-    for damage in (whole.replace(": ", ": 1e999", 1), whole.replace(name, "cub-row"), "[]", "[" * 99_999):
-        (out / "prepared.json").write_text(damage)
-        assert prepare(name, [birds], out, unofficial=True) == counts
-        assert (out / "prepared.json").read_text() == whole
-    (out / "prepared.json").unlink()  # only this file is written again
-    assert prepare(name, [birds], out, unofficial=True) == counts
-    del before[str(out / "prepared.json")]
-    assert before.items() <= states(out).items()
-
-
 def test_missing_file_is_written_again(birds: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     prepare("cub-raw", [birds], out, unofficial=True)
@@ -365,11 +347,3 @@ def test_prepare_lists_every_benchmark_and_gives_one_line_errors(birds: Path, tm
     wrong = CliRunner().invoke(app, ["data", "prepare", "cub", *place])
     assert (wrong.exit_code, wrong.stdout) == (1, "")
     assert wrong.stderr == "error: unknown data set 'cub'. Did you mean 'cub-cropped' or 'cub-raw'?\n"
-
-
-def test_archive_may_hold_at_most_a_tebibyte() -> None:
-    limits = archives.Limits("x.zip", archives.MAX_ARCHIVE)
-    for number in range(64):
-        limits.check(f"{number}.png", 16 << 30)
-    with pytest.raises(FrnError, match=r"1\.02e\+03 GiB in all"):
-        limits.check("64.png", 1)

@@ -74,18 +74,3 @@ def test_a_small_class_gives_all_its_other_images() -> None:
             assert set(first) | set(drawn[0, :2]) == set(
                 range(10 * int(drawn[0, 0] >= 10), 10 + 10 * int(drawn[0, 0] >= 10))
             )
-
-
-def test_progress_counts_episodes() -> None:
-    maps, seen = np.random.default_rng(0).standard_normal((24, 2, 8)).astype(np.float32), []
-    shape = EpisodeShape(way=2, shot=1, queries=3)
-    shares = enrolled_accuracies(
-        Prior.trained(HeadParameters()),
-        maps,
-        (12, 12),
-        shape,
-        episodes=range(4, 7),
-        seed=0,
-        progress=lambda *done: seen.append(done),
-    )
-    assert (shares.shape, seen) == ((3, 1), [(1, 3), (2, 3), (3, 3)])

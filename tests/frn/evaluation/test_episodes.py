@@ -1,7 +1,6 @@
 """Accuracy over episodes from cached features."""
 
 import math
-import time
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from frn.episodes import EpisodeShape, evaluation_episode
 from frn.evaluation.accuracy import Accuracy, as_result, summarise
-from frn.evaluation.episodes import CHUNK, episode_accuracies, episode_scorer
+from frn.evaluation.episodes import episode_accuracies, episode_scorer
 from frn.evaluation.labelled import ReliabilityDiagram
 from frn.heads import build_head
 from frn.heads.frn import FRNHead
@@ -70,33 +69,6 @@ def test_a_longer_evaluation_begins_with_the_shorter_one() -> None:
     assert score[1] - score[0] == pytest.approx(100 * (predicted == target).double().mean(-1).sum().item())
 
 
-@pytest.mark.slow
-def test_scoring_moments_is_faster_than_scoring_maps() -> None:
-    """Scoring second moments is faster than applying the head to maps, measured in the same run."""
-    maps, head, shape = torch.randn(400, 25, 64).relu(), FRNHead(), EpisodeShape(way=5, shot=5, queries=16)
-    sampled = torch.from_numpy(np.stack([evaluation_episode((80,) * 5, shape, seed=0, index=i) for i in range(8)]))
-    score = episode_scorer(head, maps, shape)
-
-    def by_maps() -> None:
-        for episode in sampled:
-            pool, query = maps[episode[:, :5]].flatten(1, 2), maps[episode[:, 5:].flatten()].flatten(0, 1)
-            gram = pool.mT @ pool
-            hat = torch.linalg.solve(gram + torch.eye(64), gram)  # Eq. 10
-            ((query @ hat - query) ** 2).sum(-1)
-
-    def median(run: object) -> float:
-        times = []
-        for _ in range(9):
-            began = time.perf_counter()
-            run()  # type: ignore[operator]
-            times.append(time.perf_counter() - began)
-        return sorted(times)[4]
-
-    torch.set_num_threads(1)
-    with torch.no_grad():
-        assert median(lambda: score(sampled)) < median(by_maps)
-
-
 def test_exported_file_cannot_provide_a_head_with_layers() -> None:
     from frn_export.graphs.backbone import features_graph
 
@@ -118,13 +90,6 @@ def test_exported_file_cannot_provide_a_head_with_layers() -> None:
         exported("ctx").new_head()
     for method in ("frn", "proto", "dsn", "ridge"):
         assert type(exported(method).new_head()) is type(build_head(method, 64))
-
-
-def test_progress_is_reported_every_sixteen_chunks() -> None:
-    seen: list[tuple[int, int]] = []
-    count = 17 * CHUNK + 1
-    evaluate_episodes(FRNHead(), class_maps(), episodes=count, seed=0, progress=lambda *done: seen.append(done))
-    assert seen == [(CHUNK, count), (17 * CHUNK, count)]
 
 
 def test_results_are_rounded_to_milliseconds_and_hundredths_of_a_percent() -> None:
@@ -168,12 +133,6 @@ def test_threads_are_restored_and_an_error_stops_the_evaluation(monkeypatch: pyt
     finally:
         torch.set_num_threads(threads)
     assert 0 < len(scored) < 3200
-
-
-@pytest.mark.parametrize(("d", "by_moments"), [(128, True), (129, False)])
-def test_second_moments_replace_maps_of_at_most_128_channels(d: int, by_moments: bool) -> None:
-    score = episode_scorer(FRNHead(), class_maps(2, d), SHAPE)
-    assert ("_moment_scorer" in getattr(score, "__qualname__", "")) == by_moments
 
 
 def test_calibration_has_fifteen_bins_and_certain_answers_are_in_the_last() -> None:

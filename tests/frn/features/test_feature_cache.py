@@ -89,10 +89,6 @@ def test_a_use_is_recorded_once_an_hour(tmp_path: Path, age: float | str, is_rec
     assert (used != before) == is_recorded
 
 
-def test_the_default_limit_is_two_gibibytes() -> None:
-    assert FeatureStore().limit == 2 * 2**30
-
-
 def test_a_damaged_file_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "f.sqlite"
     FeatureStore(path).close()
@@ -150,12 +146,6 @@ def test_damaged_page_replaces_the_whole_file(tmp_path: Path) -> None:
     assert again.get("m", "7", SHAPE) is not None
 
 
-def test_missing_folders_are_created(tmp_path: Path) -> None:
-    store = FeatureStore(tmp_path / "new" / "folder" / "f.sqlite")
-    store.put("m", {"a": maps(0)})
-    assert store.get("m", "a", SHAPE) is not None
-
-
 def test_maps_of_a_different_shape_are_ignored(tmp_path: Path) -> None:
     store = FeatureStore(tmp_path / "f.sqlite")
     store.put("m", {"a": maps(0)})
@@ -208,24 +198,6 @@ def test_two_programs_share_one_file(tmp_path: Path) -> None:
     for number in range(20):
         (one, two)[number % 2].put("m", {str(number): maps(number)})
     assert all(store.get("m", str(number), SHAPE) is not None for store in (one, two) for number in range(20))
-
-
-def test_key_depends_only_on_the_content() -> None:
-    assert content_key(b"a") == content_key(b"a") != content_key(b"b")
-    assert len(content_key(b"")) == 32
-
-
-def test_full_store_frees_a_tenth_at_once(tmp_path: Path) -> None:
-    """Otherwise each further map would cause another search for the least recently used ones."""
-    store = FeatureStore(tmp_path / "f.sqlite", limit=200_000)
-    shrinks = []
-    for number in range(60):
-        before = sum(store.get("m", str(each), (25, 64)) is not None for each in range(number))
-        store.put("m", {str(number): maps(number, r=25, d=64)})
-        shrinks.append(before - sum(store.get("m", str(each), (25, 64)) is not None for each in range(number)))
-    removed = [count for count in shrinks if count]
-    assert removed
-    assert all(count > 1 for count in removed)
 
 
 def test_threads_read_a_store_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,14 +271,6 @@ def test_a_file_of_another_version_is_replaced(tmp_path: Path) -> None:
     assert again.get("m", "a", SHAPE) is None
     again.put("m", {"a": maps(0)})
     assert again.get("m", "a", SHAPE) is not None
-
-
-def test_the_file_is_shared_without_syncing_and_waits_five_seconds_for_others(tmp_path: Path) -> None:
-    store = FeatureStore(tmp_path / "f.sqlite")
-    assert store._database is not None
-    settings = ("journal_mode", "synchronous", "busy_timeout", "user_version", "application_id")
-    found = [store._database.execute(f"PRAGMA {name}").fetchone()[0] for name in settings]
-    assert found == ["wal", 0, 5000, 5, int.from_bytes(b"frn\0")]
 
 
 def test_a_file_that_another_program_is_creating_is_waited_for(tmp_path: Path) -> None:
@@ -402,15 +366,6 @@ def test_a_store_without_references_closes_its_file(tmp_path: Path) -> None:
     gc.collect()
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         database.execute("SELECT 1")
-
-
-def test_threads_share_a_store(tmp_path: Path) -> None:
-    store = FeatureStore(tmp_path / "f.sqlite")
-    store.put("m", {"a": maps(0)})
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(store.put, "m", {"b": maps(1)}).result()
-        assert pool.submit(store.get, "m", "a", SHAPE).result() is not None
-    assert store.get("m", "b", SHAPE) is not None
 
 
 def test_content_key_is_the_recorded_one() -> None:

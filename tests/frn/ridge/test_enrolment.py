@@ -219,11 +219,3 @@ def test_errors_are_the_same_in_any_number_of_blocks(monkeypatch: pytest.MonkeyP
     assert len(scorer._blocks) == blocks
     np.testing.assert_allclose(scorer.class_error(query), expected, rtol=1e-5)
     np.testing.assert_allclose(scorer.location_error(query).mean(1), expected, rtol=1e-5)
-
-
-def test_distance_between_mean_locations_by_hand() -> None:
-    """The centres (3, 1) and (1, 3) have the mean squared length 10."""
-    pools = [np.array([[[3.0, 1.0]]]), np.array([[[0.0, 3.0]], [[2.0, 3.0]]])]
-    centres = Centres.of([enroll(pool, HeadParameters()) for pool in pools])
-    query = np.array([[[3.0, 1.0], [3.0, 1.0]], [[0.0, 0.0], [0.0, 2.0]]])  # the means are (3, 1) and (0, 1)
-    np.testing.assert_allclose(centres.distance(query), [[0, 0.8], [0.9, 0.5]], atol=1e-7)

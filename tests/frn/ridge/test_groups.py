@@ -12,10 +12,9 @@ from frn.errors import FrnError
 from frn.features.feature_cache import Maps
 from frn.images.near_copies import BYTES
 from frn.ridge.enrolment import Array
-from frn.ridge.parameters import HeadParameters, probabilities
+from frn.ridge.parameters import HeadParameters
 from frn.ridge.tuning import Prior
-from frn.ridge.unlabelled.groups import Order, _cut, _likeliest_count, _ward, group
-from frn.ridge.unlabelled.transductive import mixture_errors
+from frn.ridge.unlabelled.groups import _cut, _likeliest_count, _ward, group
 
 PRIOR = Prior.trained(HeadParameters(4.0, 0.1, 20.0))
 
@@ -147,34 +146,6 @@ def test_a_single_photo_costs_its_energy() -> None:
     pairs = [(0, 1), (2, 3), (2, 4), (2, 5), (0, 2)]
     assert _likeliest_count(maps.astype(np.float32), pairs, head) == 2
     assert _likeliest_count(maps.astype(np.float32), [(0, 2), (0, 3), (0, 4), (0, 5), (0, 1)], head) == 1
-
-
-def test_each_round_uses_a_lower_alpha_and_weights_of_at_least_a_hundredth(monkeypatch: pytest.MonkeyPatch) -> None:
-    alphas: list[float] = []
-    gammas: list[float] = []
-    weights_of: list[Array] = []
-
-    def watched_errors(grams: Array, shots: Order, maps: Maps, weights: Array, head: HeadParameters) -> Array:
-        assert grams.shape == (4, 48, 48)
-        assert not grams.any()
-        assert not shots.any()
-        alphas.append(head.alpha - prior.alpha)
-        weights_of.append(weights)
-        return mixture_errors(grams, shots, maps, weights, head)
-
-    def watched_probabilities(errors: Array, gamma: float) -> Array:
-        gammas.append(gamma)
-        return probabilities(errors, gamma)
-
-    maps, _ = draw((12, 20, 9, 15), 1.4)
-    prior = replace(PRIOR, gamma=4.0)
-    monkeypatch.setattr("frn.ridge.unlabelled.groups.mixture_errors", watched_errors)
-    monkeypatch.setattr("frn.ridge.unlabelled.groups.probabilities", watched_probabilities)
-    group(maps, looks(maps), prior, 4)
-    assert alphas == pytest.approx([-0.8] * 4 + [-1.8] * 4)
-    assert gammas == pytest.approx([prior.head(56 / 4).gamma] * 8)
-    assert set(weights_of[0].ravel()) == {0, 1}
-    assert 0.01 <= min(weights[weights > 0].min() for weights in weights_of) < 0.02
 
 
 def test_the_number_of_groups_is_between_one_and_the_number_of_photos(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -225,26 +225,6 @@ def test_episodes_use_the_formulation_with_the_least_work() -> None:
         assert ("moments" if moments_pay(way, 25 * shot, 15 * way, 25, d) else by_location) == expected
 
 
-@pytest.mark.parametrize(
-    ("way", "p", "r", "d", "queries"),
-    [
-        (5, 25, 25, 64, 57),
-        (5, 125, 25, 64, 5),
-        (20, 25, 25, 64, 10),
-        (5, 500, 25, 640, 50),
-        (20, 500, 25, 640, 32),
-        (10, 320, 16, 640, 189),
-        (3, 20, 10, 32, 25),
-        (7, 20, 5, 24, 16),
-        (4, 1, 9, 2, 17),  # both forms need the same amount of work for 16 queries
-    ],
-)
-def test_moments_are_used_from_the_recorded_number_of_queries_on(
-    way: int, p: int, r: int, d: int, queries: int
-) -> None:
-    assert [moments_pay(way, p, count, r, d) for count in (1, queries - 1, queries)] == [False, False, True]
-
-
 @pytest.mark.parametrize("p", [4, 90])
 def test_autocast_leaves_the_head_in_float32(p: int) -> None:
     query, pool = features(20, 9, 64, dtype=torch.float32), features(3, p, 64, dtype=torch.float32)

@@ -11,7 +11,6 @@ from frn.ridge.reconstruction import (
     residual_operator,
     ridge_factor,
     squared_operator,
-    transformed,
     whiten,
 )
 
@@ -87,20 +86,3 @@ def test_singular_classes_become_nan_under_a_transform() -> None:
     found = torch.vmap(lambda each: squared_operator(each[None], LAM, RHO)[0])(pool)
     assert found.isnan().flatten(1).all(1).tolist() == [False, True, False]
     torch.testing.assert_close(found[[0, 2]], squared_operator(pool[[0, 2]], LAM, RHO))
-
-
-@pytest.mark.filterwarnings("ignore:.*torch.jit.*")
-def test_compilers_tracers_and_transforms_are_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[bool] = []
-
-    def note(maps: torch.Tensor) -> torch.Tensor:
-        seen.append(transformed())
-        return 2 * maps
-
-    note(torch.ones(2))
-    torch.vmap(note)(torch.ones(2))
-    torch.jit.trace(note, torch.ones(2), check_trace=False)
-    with monkeypatch.context() as patch:
-        patch.setattr(torch.compiler, "is_compiling", lambda: True)
-        note(torch.ones(2))
-    assert seen == [False, True, True, True]

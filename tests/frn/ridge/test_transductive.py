@@ -98,17 +98,6 @@ def test_three_rounds_give_the_recorded_errors() -> None:
     np.testing.assert_allclose(errors[-1], [5.739110, 4.944975, 5.365509], rtol=1e-4)
 
 
-def test_weights_equal_the_recorded_ones() -> None:
-    errors = np.array([[0.1, 0.5], [0.3, 0.2], [0.9, 0.8], [0.0, 0.0]])
-    weights = _weights(errors, np.array([1.0, 1.0, 2.0, 0.0]), 2.0)
-    np.testing.assert_allclose(
-        weights,
-        [[0.25430718, 0.11426758], [0.15261432, 0.18640355], [0.12218888, 0.14924184], [0.043886938, 0.043886938]],
-        rtol=1e-6,
-    )
-    assert _weights(errors[:1], np.ones(1), 20.0).tolist() == [[pytest.approx(0.25 / (1 + np.exp(-8))), 0.0]]
-
-
 def test_classes_without_examples_count_as_one_photo_at_least() -> None:
     """Lambda follows the sum of the weights, but is at least that of one photo."""
     _, queries, _ = episode(0, (1,), (4,))

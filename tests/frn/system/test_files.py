@@ -2,13 +2,11 @@ import os
 import signal
 import time
 import tracemalloc
-import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from frn.errors import FrnError
 from frn.estimator.loading import load_classifier
@@ -219,16 +217,6 @@ def test_a_replaced_file_keeps_its_mode(tmp_path: Path, mode: int) -> None:
     assert (path.read_text(), path.stat().st_mode & 0o777) == ("new", mode)
 
 
-def test_no_photo_is_ever_replaced(tmp_path: Path) -> None:
-    photo = tmp_path / "x.json"
-    Image.new("RGB", (4, 4)).save(photo, "JPEG")
-    before = photo.read_bytes()
-    with pytest.raises(FrnError, match="is a photo"):
-        write_atomically(photo, "text", replace=True)
-    assert photo.read_bytes() == before
-    assert [entry.name for entry in tmp_path.iterdir()] == ["x.json"]
-
-
 def test_no_lock_is_taken_if_there_are_no_leftovers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Lock, "acquire", lambda *_: pytest.fail("a kill now would leave a lock in the user's folder"))
     remove_unfinished(tmp_path / "x.jpg")
@@ -297,11 +285,6 @@ def test_write_errors_are_described_with_or_without_a_number(tmp_path: Path, err
     assert str(caught.value) == f"{tmp_path}/{told}"
 
 
-def test_shortened_temporary_name_starts_with_40_characters_and_ends_with_a_checksum() -> None:
-    name = "x" * 40 + "y" * 300
-    assert beside(Path(name), PART).name == f".{'x' * 40}-{zlib.crc32(name.encode()):08x}.frn-part"
-
-
 @pytest.mark.skipif(os.name == "nt", reason="no modes there")
 def test_nobody_else_can_open_the_new_content_of_a_private_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -317,13 +300,6 @@ def test_nobody_else_can_open_the_new_content_of_a_private_file(
     monkeypatch.setattr(os, "chmod", watched)
     write_atomically(path, "text")
     assert modes == [0o600]
-
-
-def test_files_are_read_without_the_flags_of_other_systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_atomically(tmp_path / "x", "text")
-    for flag in ("O_NONBLOCK", "O_BINARY"):
-        monkeypatch.delattr(os, flag, raising=False)
-    assert read_regular(tmp_path / "x", 4) == b"text"
 
 
 @pytest.mark.parametrize("read", [read_regular, require_regular])

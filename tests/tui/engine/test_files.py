@@ -18,10 +18,8 @@ from frn_tui.engine.files import journal
 from frn_tui.engine.operations import build_handlers
 
 from frn.estimator.loading import load_classifier
-from frn.features.extractor import Extractor
 from frn.images.opening import open_image
-from frn.inference.classifier import Classifier, Prediction
-from frn.ridge.parameters import HeadParameters
+from frn.inference.classifier import Prediction
 from frn.system.processes.locks import Lock
 from tests.tui.engine.conftest import Engine, first
 
@@ -71,50 +69,6 @@ def test_a_project_stores_the_chosen_head_and_reuses_it(
     assert again.done("classes", state=loaded)["unread"] == []
     with pytest.raises(AssertionError, match="internal"):
         again.done("classes", state=again.state(first(members, 2)))  # other classes
-
-
-@pytest.fixture(scope="module")
-def untrained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A pretrained extractor with an untrained head."""
-    torch = pytest.importorskip("torch")
-    models = pytest.importorskip("torchvision.models")
-    from frn_export.graphs.backbone import features_graph
-
-    from frn.models.model import import_pretrained
-
-    folder = tmp_path_factory.mktemp("untrained")
-    torch.manual_seed(0)
-    torch.save(models.get_model("resnet18", weights=None).state_dict(), folder / "resnet18.pth")
-    model = import_pretrained("torchvision:resnet18", folder / "resnet18.pth", size=64)
-    (folder / "features.onnx").write_bytes(features_graph(model).SerializeToString())
-    return folder / "features.onnx"
-
-
-def test_untrained_head_is_tuned_as_in_the_library(
-    bare: Engine, untrained: Path, members: dict[str, list[Path]], tmp_path: Path
-) -> None:
-    bare.done("open_model", model=str(untrained))
-    library = Classifier(Extractor.open(untrained, trusted=True, device="cpu", threads=1))
-    query = members["moth 42"][9]
-    heads = set()
-    for shot in (3, 2):  # one after the other, so that classes enrolled with a different head are not reused
-        few = first(members, shot)
-        library.enroll(few)
-        heads.add(library.head)
-        assert bare.done("classes", state=bare.state(few))["threshold"] == pytest.approx(library.threshold, abs=1e-5)
-        ((_, expected),) = library.classify([query])
-        assert not isinstance(expected, Exception)
-        (answer,) = bare.ask("query", paths=[str(query)]).told("answer")
-        told = {[*members][score["id"] - 1]: score for score in answer["scores"]}
-        assert {n: s["probability"] for n, s in told.items()} == pytest.approx(expected.probabilities, rel=1e-3)
-        assert {n: s["error"] for n, s in told.items()} == pytest.approx(expected.errors, rel=1e-5)
-    assert len(heads) == 2
-    assert HeadParameters(0.0, 0.0, 1.0) not in heads
-
-    bare.done("export", path=str(tmp_path / "c.onnx"))
-    session = onnxruntime.InferenceSession(tmp_path / "c.onnx", providers=["CPUExecutionProvider"])
-    (shares,) = session.run(["probability"], {"image": np.asarray(open_image(query))})
-    np.testing.assert_allclose(shares, [told[name]["probability"] for name in members], atol=1e-3)
 
 
 def test_a_project_is_unchanged_by_a_round_trip_and_keeps_unknown_fields(

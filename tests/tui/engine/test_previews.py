@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from frn_tui.client.protocol import Heat
 from frn_tui.engine.pictures.encoding import UNSEEN, draw_frame, encode
-from frn_tui.engine.pictures.previews import NO_MODEL, Previews, fit, paint
+from frn_tui.engine.pictures.previews import NO_MODEL, fit, paint
 from frn_tui.terminal.modes import FRAME
 from frn_tui.terminal.rendered_picture import Box
 from PIL import Image
@@ -258,24 +258,6 @@ def test_place_of_a_photo_in_forty_columns_and_twenty_rows(
     assert tuple(cells) == shown
     (left, right), (top, bottom) = view
     assert visible == pytest.approx((left, top, right, bottom))
-
-
-@pytest.mark.parametrize(
-    ("mode", "cell", "zoom", "longest"),
-    [("half", [1, 2], 1.5, 60), ("kitty", [7, 5], 1.0, 210)],
-)
-def test_photo_is_decoded_as_fine_as_its_area_shows_it(
-    bare: Engine, monkeypatch: pytest.MonkeyPatch, mode: str, cell: list[int], zoom: float, longest: int
-) -> None:
-    asked: list[int] = []
-
-    def get(photos: Previews, name: str, longest: int) -> tuple[Any, tuple[int, int]]:
-        asked.append(longest)
-        return np.zeros((30, 40, 3), np.uint8), (40, 30)
-
-    monkeypatch.setattr(Previews, "photo", get)
-    bare.done("preview", path="x", columns=30, rows=20, mode=mode, cell=cell, zoom=zoom)
-    assert asked == [longest]
 
 
 def test_sixel_rows_are_cut_at_the_width_of_a_cell_and_use_the_given_colours(bare: Engine, tmp_path: Path) -> None:

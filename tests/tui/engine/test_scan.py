@@ -31,21 +31,6 @@ def test_data_set_splits_are_not_classes(bare: Engine, moths: Path) -> None:
     assert "Choose one of them" in found["reason"]
 
 
-def test_folders_in_a_class_folder_belong_to_the_class(bare: Engine, tmp_path: Path) -> None:
-    for name in ("jay/2024/10.png", "jay/2024/9.png", "jay/1.png", "owl/a/b/c.png", "none/a/text.txt", "x.png"):
-        (tmp_path / "birds" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "birds" / name).touch()
-    found = bare.done("scan", path=str(tmp_path / "birds"))["classes"]
-    names = {name: [str(Path(path).relative_to(tmp_path / "birds" / name)) for path in found[name]] for name in found}
-    assert names == {"jay": ["1.png", "2024/9.png", "2024/10.png"], "owl": ["a/b/c.png"]}
-    home = tmp_path / "birds"
-    assert bare.done("scan", path=str(home))["skipped"] == [
-        f"{home}/none/a/text.txt: is skipped: .txt is not a supported image format",
-        f"{home}/none: is skipped: it has no photos",
-        f"{home}/x.png: is skipped: it is not in a class folder",
-    ]
-
-
 def test_class_folders_take_precedence_over_loose_images(bare: Engine, tmp_path: Path) -> None:
     (tmp_path / "loose.png").touch()
     (tmp_path / "empty").mkdir()

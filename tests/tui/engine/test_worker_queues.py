@@ -1,21 +1,14 @@
 """Jobs in their order, and the start, priority and log of the engine."""
 
-import contextlib
-import faulthandler
 import io
 import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from frn_tui.client.protocol import INTERNAL, parse
-from frn_tui.engine import __main__ as start
 from frn_tui.engine.worker_queues import Job, Server, WorkerQueue, serve
 
 from frn.errors import FrnError
@@ -125,43 +118,3 @@ def test_engine_ends_with_status_1_if_nobody_reads(monkeypatch: pytest.MonkeyPat
         Server({}, pipe).send({"event": "hello"})
     pipe.close()
     assert ends == [1]
-
-
-def test_output_goes_to_the_log_and_messages_to_the_pipe(tmp_path: Path) -> None:
-    code = (
-        "import os, sys; from pathlib import Path; from frn_tui.engine.worker_queues import redirect_stdout\n"
-        "pipe = redirect_stdout(Path(sys.argv[1]))\n"
-        "os.write(1, b'one '); os.write(2, b'two'); pipe.write(b'a message'); pipe.flush()\n"
-        "print(sorted(map(int, os.listdir('/dev/fd'))), file=sys.stderr)"
-    )
-    found = subprocess.run([sys.executable, "-c", code, str(tmp_path / "log")], capture_output=True, check=True)
-    assert (found.stdout, found.stderr) == (b"a message", b"")
-    assert (tmp_path / "log").read_text() == "one two[0, 1, 2, 3, 4]\n"  # the pipe, and the listing itself
-
-
-@pytest.mark.parametrize("words", [[], ["--log", "/tmp/x", "--app", "77"]])
-def test_engine_redirects_its_output_before_it_imports_its_operations(
-    monkeypatch: pytest.MonkeyPatch, words: list[str]
-) -> None:
-    done: list[Any] = []
-
-    class Ended(BaseException):
-        pass
-
-    def leave(status: int) -> None:
-        done.append(status)
-        raise Ended
-
-    def run(handlers: object, pipe: object) -> Any:
-        return SimpleNamespace(run=lambda lines: (_ for _ in ()).throw(KeyboardInterrupt))
-
-    monkeypatch.setattr(sys, "argv", ["engine", *words])
-    monkeypatch.setattr(start, "redirect_stdout", lambda log: done.append(str(log)))
-    monkeypatch.setattr(os, "nice", done.append)
-    monkeypatch.setattr(start, "Server", run)
-    monkeypatch.setattr(faulthandler, "enable", lambda: done.append("faults"))
-    monkeypatch.setattr(os, "_exit", leave)
-    monkeypatch.setattr("frn_tui.engine.operations.build_handlers", lambda app, started: done.append(app))
-    with contextlib.suppress(Ended):
-        start.main()
-    assert done == [("/tmp/x" if words else os.devnull), "faults", 77 if words else os.getppid(), 7, 0]

@@ -10,28 +10,6 @@ from frn_tui.engine.models import Models, describe
 
 from frn.errors import FrnError
 from frn.features.extractor import Embedded
-from tests.tui.engine.conftest import Engine
-
-
-@pytest.mark.parametrize(("more", "found"), [(0, True), (1, False)])
-def test_512_mib_of_maps_stay_in_memory(monkeypatch: pytest.MonkeyPatch, more: int, found: bool) -> None:
-    class Nominal:
-        """An array that states its size without taking it."""
-
-        def __init__(self, nbytes: int) -> None:
-            self.nbytes = nbytes
-
-        def copy(self) -> "Nominal":
-            return self
-
-    embedding = Models()
-    embedding.opened = SimpleNamespace(sha256="m", shape=(1, 1))  # type: ignore[assignment]
-    monkeypatch.setattr(Models, "store", SimpleNamespace(get=lambda *_: None))
-    for key, size in (("a", 256 << 20), ("b", (256 << 20) + more)):
-        embedding._keep(key, Nominal(size), key.encode())  # type: ignore[arg-type]
-    assert (embedding.find("a") is not None) == found
-    assert embedding.find("b") is not None
-    assert embedding.looks["a"] == b"a"
 
 
 def test_maps_from_the_store_are_kept_in_memory_as_copies(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,14 +32,6 @@ def test_maps_from_the_store_are_kept_in_memory_as_copies(monkeypatch: pytest.Mo
     assert (found == 1).all()
     assert reads == ["a", "b"]
     assert embedding.looks["a"] == b"look"
-
-
-@pytest.mark.parametrize(("count", "steps"), [(3, [3]), (4, [4]), (5, [4, 5]), (8, [4, 8])])
-def test_progress_is_reported_after_every_four_photos_and_at_the_end(
-    engine: Engine, members: dict[str, list[Path]], count: int, steps: list[int]
-) -> None:
-    asked = engine.ask("embed", paths=[str(path) for path in members["moth 40"][:count]])
-    assert [(event["done"], event["total"]) for event in asked.told("progress")] == [(step, count) for step in steps]
 
 
 def test_file_is_described_by_its_content_or_the_reason_in_one_line(tmp_path: Path) -> None:

@@ -18,18 +18,6 @@ from frn.ridge.parameters import HeadParameters
 from tests.tui.engine.conftest import Engine, first
 
 
-@pytest.mark.parametrize(("count", "steps"), [(15, [15]), (16, [16]), (17, [16, 17])])
-def test_photos_are_answered_sixteen_at_a_time(
-    engine: Engine, members: dict[str, list[Path]], count: int, steps: list[int]
-) -> None:
-    engine.done("classes", state=engine.state(first(members, 1)))
-    paths = [str(path) for photos in members.values() for path in photos][:count]
-    for jointly in (False, True):
-        asked = engine.ask("query", paths=paths, jointly=jointly)
-        expected = [count] if jointly else steps
-        assert [(event["done"], event["total"]) for event in asked.told("progress")] == [(n, count) for n in expected]
-
-
 def test_a_single_photo_is_never_judged_jointly_and_has_maps(engine: Engine, members: dict[str, list[Path]]) -> None:
     engine.done("classes", state=engine.state(first(members, 2)))
     path = str(members["moth 42"][9])

@@ -16,19 +16,6 @@ GONE = 2**22 + 5
 """A process number above the largest."""
 
 
-def test_recovery_waits_for_the_lock_of_a_killed_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal, "PATIENCE", 0.3)
-    held, path = Lock(tmp_path / f"journal-{GONE}.lock"), tmp_path / f"journal-{GONE}.json"
-    assert held.acquire()
-    began = time.monotonic()
-    assert not journal._is_left(path)
-    assert time.monotonic() - began > 0.3
-    held.release()
-    assert journal._is_left(path)
-    assert held.acquire()  # it was released again
-    held.release()
-
-
 def test_journal_contains_all_unsaved_work(bare: Engine, state_folder: Path) -> None:
     fields: dict[str, Any] = {"model": "conv4", "project": "/x", "place": "/y", "adding": {"jay": ["/1.jpg"]}}
     before = time.time()

@@ -85,19 +85,6 @@ def test_sorting_reports_what_is_not_a_file(bare: Engine, tmp_path: Path) -> Non
     assert reason == f"{photo}: is a file; choose a folder"
 
 
-def test_third_photo_of_a_name_gets_the_number_three(bare: Engine, tmp_path: Path) -> None:
-    photos = []
-    for number in range(3):
-        (tmp_path / str(number)).mkdir()
-        photos.append([str(tmp_path / str(number) / "x.jpg"), "jay"])
-        Path(photos[-1][0]).write_text(str(number))
-    done = bare.sort(folder=str(tmp_path / "out"), photos=photos)
-    assert [Path(place).name for place in done["places"].values()] == ["x.jpg", "x-2.jpg", "x-3.jpg"]
-    moved = bare.sort(folder=str(tmp_path / "out"), photos=photos, move=True)
-    assert moved["twins"] == [path for path, _ in photos]
-    assert moved["places"] == done["places"]
-
-
 def test_journal_that_cannot_be_created_stops_a_move(bare: Engine, tmp_path: Path, state_folder: Path) -> None:
     photo = tmp_path / "a.jpg"
     photo.write_text("1")

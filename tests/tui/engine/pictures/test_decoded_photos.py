@@ -58,13 +58,3 @@ def test_photo_in_a_zip_is_decoded_at_the_next_size_each_time(tmp_path: Path, de
     for _ in range(2):
         photos.photo(str(tmp_path / "birds.zip" / "jay" / "1.jpg"), 200)
     assert decoded == [("1.jpg", 256)] * 2
-
-
-def test_cache_holds_32_mib_of_pixels(tmp_path: Path, decoded: list[tuple[str, int]]) -> None:
-    half = 16 << 20
-    for second, is_kept in ((half, True), (half + 1, False)):
-        photos, names = Previews(Models()), [photo(tmp_path, f"{size} {n}") for n, size in enumerate((half, second))]
-        decoded.clear()
-        for name in (*names, names[0]):
-            photos.photo(name, 100)
-        assert len(decoded) == 3 - is_kept

@@ -1,12 +1,11 @@
 """Sixel and Kitty data, compared with plain encoders that follow the formats byte by byte."""
 
-import base64
 import re
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from frn_tui.engine.pictures.encoding import draw_frame, kitty_data, sixel_rows
+from frn_tui.engine.pictures.encoding import draw_frame, sixel_rows
 from frn_tui.terminal.modes import FRAME
 from numpy.typing import NDArray
 from PIL import Image
@@ -63,10 +62,6 @@ def test_sixel_equals_a_plain_encoder(rows: int, high: int, cell_width: int, col
 def test_colours_grow_with_the_area_from_64_up_to_the_limit(height: int, width: int, allowed: int, used: int) -> None:
     (row,) = sixel_rows(noise(height, width), 1, width, allowed)
     assert len(re.findall("#[0-9]+;2;", row[0])) == used
-
-
-def test_kitty_data_is_compressed_at_the_fastest_level() -> None:
-    assert base64.b64decode(kitty_data(noise(9, 9)))[:2] == b"\x78\x01"
 
 
 @pytest.mark.parametrize(("near", "far", "lines"), [(1e-6, 1 - 0.9e-6, 0), (1.5e-6, 1 - 1.5e-6, 2)])
