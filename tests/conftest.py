@@ -26,6 +26,8 @@ from frn.data.synthetic import draw_moth, species  # noqa: E402
 SHARED = Path(os.environ.get("FRN_SHARED", "../shared"))
 TIMEOUT = 300
 """Seconds after which a test counts as hung: its process prints all stacks and ends; with `-n`, a new one continues."""
+TESTS = Path(__file__).parent
+EXPERIMENTS = ("benchmarks", "decoder", "teaching")
 SHOWN = pytest.StashKey[int]()
 """Destination of standard error between tests."""
 
@@ -37,6 +39,14 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests of experiments, which `.ci/nightly` runs if the experiments change."""
+    for item in items:
+        if item.path.relative_to(TESTS).parts[0] in EXPERIMENTS:
+            item.add_marker(pytest.mark.nightly)
+
+
 def pytest_collection_finish() -> None:
     """Collect garbage rarely, and never from imported modules (torch, the tests): it took a fifth of the time."""
     gc.collect()
@@ -45,7 +55,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_sessionfinish() -> None:
-    """Unfreeze before plugins report, because hypothesis cannot find the referrers of frozen objects."""
+    """Unfreeze before plugins report, because that of hypothesis cannot find the referrers of frozen objects."""
     gc.unfreeze()
 
 

@@ -175,20 +175,6 @@ def test_unusable_sources_give_a_one_line_error(tmp_path: Path) -> None:
         prepare("folder", [tmp_path / "whole.zip", other], tmp_path / "out")
 
 
-@pytest.mark.skipif(os.name == "nt", reason="links need rights there")
-def test_only_the_broken_link_is_skipped(tmp_path: Path) -> None:
-    for name in ("a", "b", "c"):
-        (tmp_path / "photos" / name).mkdir(parents=True)
-        Image.new("RGB", (8, 8)).save(tmp_path / "photos" / name / "1.png")
-    (tmp_path / "photos" / "a" / "2.png").symlink_to(
-        "x" * 300
-    )  # this raises, like a link into a folder without permission
-    prepare("folder", [tmp_path / "photos"], tmp_path / "out")
-    record = read_record(tmp_path / "out")
-    assert record is not None
-    assert record.skipped == [f"{tmp_path / 'photos' / 'a' / '2.png'}: is skipped: it is not a file, or a broken link"]
-
-
 def test_a_linked_class_folder_is_reported(tmp_path: Path) -> None:
     for name in ("photos/a", "photos/b", "real"):
         (tmp_path / name).mkdir(parents=True)
@@ -208,13 +194,6 @@ def test_split_folders_may_have_names_in_camel_case(tmp_path: Path) -> None:
     counts = prepare("folder", [tmp_path / "photos"], tmp_path / "out")
     assert counts == {"train": (2, 2), "val": (2, 2), "test": (2, 2)}
     assert (tmp_path / "out" / "test" / "testImages a").is_dir()
-
-
-def test_folder_with_unrelated_content_is_left_unchanged(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    (out / "train" / "other").mkdir(parents=True)
-    with pytest.raises(FrnError, match="already contains something else"):
-        prepare("folder", [zip_of(tmp_path / "x-train.zip", ["a/1.png"])], out)
 
 
 def test_check_finds_broken_files_and_small_classes(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from frn.models.wrapper import FRN
 from frn.ridge.reconstruction import class_error, moment_error, whitened_error
 
 WAY, R, D, QUERIES = 3, 4, 12, 5
+pytestmark = pytest.mark.nightly
+
 SHOTS = pytest.mark.parametrize("shot", [1, 5])  # with p below d and above d
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
 FREE = torch.export.Dim.DYNAMIC

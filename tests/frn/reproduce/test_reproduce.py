@@ -133,23 +133,6 @@ def test_rows_measured_in_the_same_runs_folder_stay_in_the_table(
     assert json.loads(frn(*words, "--row", "tiny").stdout) == second
 
 
-def test_rows_from_concurrent_commands_are_both_kept_in_the_table(
-    moths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(TABLES, "tiny", TWO_SEEDS)
-    words = ("reproduce", "tiny", "--data", moths, "--out", tmp_path / "out", "--threads", 1, "--json", "--row")
-
-    def run_beside_another(command: Command) -> None:
-        monkeypatch.setattr("frn.cli.train.reproduce._run", run_here)
-        assert frn(*words, "tiny").exit_code == 0
-        run_here(command)
-
-    monkeypatch.setattr("frn.cli.train.reproduce._run", run_beside_another)
-    made = json.loads(frn(*words, "other").stdout)
-    assert [line["row"] for line in made["rows"]] == ["tiny", "other"]
-    assert all(figure["accuracy"] for line in made["rows"] for figure in line["figures"].values())
-
-
 def test_failing_command_stops_only_its_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -166,16 +149,6 @@ def test_rows_without_data_are_skipped_with_the_command_to_make_it(tmp_path: Pat
     assert result.exit_code == 0
     assert "cub-chen-resnet12: needs cub-raw-chen: `frn data prepare cub-raw --split chen --source" in result.stderr
     assert "| FRN, Chen et al. | 83.35 ± 0.18 |  | 93.28 ± 0.09 |  |" in (tmp_path / "class-split.md").read_text()
-
-
-def test_unneeded_data_set_is_refused(tmp_path: Path) -> None:
-    words = ("reproduce", "cifar-fs", "--row", "frn", "--data", f"cub={tmp_path}", "--out", tmp_path / "out")
-    result = frn(*words, "--dry-run")
-    assert result.exit_code == 1
-    assert (
-        f"--data cub={tmp_path}: write --data NAME=DIR, where NAME is a data set of these rows: cifar-fs"
-        in result.stderr
-    )
 
 
 def test_wrong_names_give_a_one_line_error(tmp_path: Path) -> None:

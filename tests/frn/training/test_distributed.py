@@ -263,6 +263,7 @@ def killed_once(met: ProcessGroup, out: Path) -> str:
     return commanded(met, out, dies=True)
 
 
+@pytest.mark.nightly
 def test_torchrun_restarts_ranks_from_the_last_checkpoint(ranks: Launch, tmp_path: Path) -> None:
     undisturbed, killed = tmp_path / "undisturbed", tmp_path / "killed"
     assert ranks(killed_once, killed, restarts=1) == ["started anew"] * 2
