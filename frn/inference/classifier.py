@@ -49,6 +49,8 @@ from frn.ridge.enrolment import Array, EnrolledClass, Floats
 from frn.ridge.parameters import HeadParameters, probabilities
 from frn.ridge.tuning import with_gamma
 
+LeftOut = tuple[Array, NDArray[np.intp], Shares, Array]
+"""Leave-one-out errors (n, way) of examples, their classes (n,), energies (n,) and distances (n, way)."""
 CHUNK = 64
 """Number of examples that are compared with all classes at once."""
 
@@ -56,10 +58,17 @@ CHUNK = 64
 class Classifier:
     """An extractor with enrolled classes. Classes may have different numbers of images."""
 
-    def __init__(self, extractor: Extractor, store: FeatureStore | None = None, other: OtherHead | None = None) -> None:
+    def __init__(
+        self,
+        extractor: Extractor,
+        store: FeatureStore | None = None,
+        other: OtherHead | None = None,
+        finder: Finder | None = None,
+    ) -> None:
         """Start without classes. The store keeps the feature maps of example images from one run to the next.
 
-        A head other than FRN's is `other` or found next to the model. Raises FrnError as `OtherHead.find`.
+        A head other than FRN's is `other` or found next to the model; `finder` searches photos for their subject.
+        Raises FrnError as `OtherHead.find`.
         """
         self.extractor = extractor
         self.store = store
@@ -77,7 +86,7 @@ class Classifier:
         self.classes: dict[str, EnrolledClass] = {}
         """Enrolled classes by name; empty with another head, whose classes are the maps of their examples, `pools`."""
         self.pools: dict[str, Maps] = {}
-        self._finder: Finder | None = None
+        self._finder = finder
         self._boxes: dict[str, Path] = {}
         """Names with boxes of the examples, by content key of their whole photo, if subjects are searched for."""
         self.maps: Mapping[str, Maps] | None = None
@@ -90,7 +99,7 @@ class Classifier:
         self._looks: tuple[State, list[tuple[Looks, list[Support]]]] | None = None
         """The looks and the examples of each class, of this state."""
         self._scorer: Scorer | None = None
-        self.left_out: tuple[Array, NDArray[np.intp], Shares, Array] | None = None
+        self.left_out: LeftOut | None = None
         self.other_maps: Mapping[str, Maps] = {}
         """Feature maps (r, d), by content key, of photos that the user marked as none of the classes."""
         self.others: Measures | None = None
@@ -336,10 +345,19 @@ class Classifier:
         enrollment = Enrollment(self.extractor, self.store)
         form = replace(enrollment.enroll(state, feature_maps), looks=self.looks)
         self.use(state, form)
-        self.left_out = self._leave_out(feature_maps)
         self.uses_project_head = enrollment.uses_project_head
-        if state.search != "none" and len(self.left_out[1]):
-            form = replace(form, head=self._with_gamma(state), left_out=self.left_out)
+        self.complete(state, form, self._leave_out(feature_maps))
+
+    def complete(
+        self, state: State, form: EnrolledForm, left_out: tuple[Array, NDArray[np.intp], Shares, Array]
+    ) -> None:
+        """Add the leave-one-out results of the examples to the classes in use, and store them.
+
+        If subjects are searched for, gamma is fitted to these results.
+        """
+        self.left_out = left_out
+        if state.search != "none" and len(left_out[1]):
+            form = replace(form, head=self._with_gamma(state), left_out=left_out)
             self.use(state, form)
         if self.store is not None and form.classes:
             key = form_key(state, self.extractor, form.head)
@@ -347,11 +365,8 @@ class Classifier:
                 data = to_bytes(replace(form, left_out=self.left_out), key)
                 self.store.put_bytes(self.extractor.sha256, key, data)
 
-    def _leave_out(self, feature_maps: Mapping[str, Maps]) -> tuple[Array, NDArray[np.intp], Shares, Array]:
-        """Return leave-one-out errors (n, way) of examples, their classes, energies and distances (n, way).
-
-        Only examples of classes with at least two are used.
-        """
+    def _leave_out(self, feature_maps: Mapping[str, Maps]) -> LeftOut:
+        """Return the leave-one-out results of the examples of classes with at least two."""
         if self.state.search != "none" and self.left_out_photos:
             classes = list(self.classes.values())
             return self.finder.left_out(self.state, self.left_out_photos, classes, self.head, feature_maps, self.store)

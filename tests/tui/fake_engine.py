@@ -171,6 +171,7 @@ class FakeEngine(EngineClient):
         zoom: float,
         centre: list[float],
         framed: bool,
+        subject: list[int],
         cell: list[int],
         colours: int,
         palette: str,
@@ -220,14 +221,24 @@ class FakeEngine(EngineClient):
             self.classes = state
         known = {support["key"]: 0.5 for entry in state["classes"] for support in entry["supports"]}
         about = {"threshold": threshold, "known": known, "expected": "rejects about 5% of your photos"}
-        return {"reports": reports, **about, "unread": unread, "away": away, "unranked": 0}
+        boxes: dict[str, list[int]] = {}
+        if state["search"] != "none":
+            for entry in state["classes"]:
+                if any("#" in support["path"] for support in entry["supports"]):
+                    boxes |= {s["key"]: [40, 30, 90, 90] for s in entry["supports"] if "#" not in s["path"]}
+        return {"reports": reports, **about, "unread": unread, "away": away, "unranked": 0, "boxes": boxes}
+
+    def op_choose_search(self, tell: OnEvent, state: dict[str, Any]) -> dict[str, str]:
+        return {"search": "one", "why": "subjects are searched for: they are small"}
 
     def op_query(self, tell: OnEvent, paths: list[str], jointly: bool = False) -> None:
         for number, path in enumerate(paths, 1):
+            where = f"{path}#xywh=100,90,120,120" if self.classes.get("search") == "one" and "#" not in path else path
             if Path(path).name.startswith("bad"):
                 tell({"event": "answer", "path": path, "reason": f"{path}: is damaged"})
             else:
-                tell(self._answer(path, alone=len(paths) == 1))
+                box = {"box": [int(edge) for edge in where.partition("=")[2].split(",")]} if "#" in where else {}
+                tell(self._answer(where, alone=len(paths) == 1) | {"path": path} | box)
             tell({"event": "progress", "done": number, "total": len(paths)})
 
     def op_advise(self, tell: OnEvent) -> list[str]:

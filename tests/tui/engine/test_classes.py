@@ -209,16 +209,6 @@ def test_the_threshold_in_the_state_takes_effect(engine: Engine, members: dict[s
         assert answer["unknown"] is unknown
 
 
-def test_a_project_that_searches_for_subjects_says_what_the_app_does(
-    engine: Engine, members: dict[str, list[Path]]
-) -> None:
-    state = engine.state(first(members, 2))
-    said = [engine.done("classes", state=state | {"search": find})["expected"] for find in ("none", "one")]
-    assert "whole photos" not in said[0]
-    assert said[1].startswith(said[0])
-    assert "the app classifies whole photos" in said[1]
-
-
 def test_missing_maps_are_reported_and_classes_stay_unchanged(engine: Engine, members: dict[str, list[Path]]) -> None:
     state = engine.state(first(members, 2))
     engine.done("classes", state=state)

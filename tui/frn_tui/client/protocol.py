@@ -27,7 +27,7 @@ from typing import (
 )
 
 from frn.errors import FrnError
-from frn.projects.session import State
+from frn.projects.session import Find, State
 from frn.system.processes.messages import convert
 from frn_tui.terminal.modes import Mode, Palette
 from frn_tui.terminal.rendered_picture import Picture
@@ -142,11 +142,33 @@ class ClassReports(TypedDict):
     away: list[str]
     """Paths of missing photos, which are not used."""
     unranked: int
-    """Examples whose ranks among many classes take longer: repeat the request for more of them."""
+    """Examples that take longer, among many classes or if subjects are searched for: repeat the request for more."""
+    boxes: dict[str, list[int]]
+    """Boxes of the subjects that were found in examples without one, by key: left, top, width and height."""
 
 
 class SetClasses(Request[ClassReports], op="classes", queue="compute"):
-    """Enroll these classes for all further answers."""
+    """Enroll these classes for all further answers.
+
+    Events: `progress` {done, total}, if subjects are searched for in examples without a box.
+    """
+
+    state: State
+
+
+class ChosenSearch(TypedDict):
+    """Whether to search for subjects."""
+
+    search: Find
+    why: str
+    """The choice and its reason, in a line."""
+
+
+class ChooseSearch(Request[ChosenSearch], op="choose_search", queue="compute"):
+    """Decide by leave-one-out on the examples whether to search photos for their subject.
+
+    Events: `progress` {done, total}.
+    """
 
     state: State
 
@@ -176,6 +198,8 @@ class Answer(TypedDict):
     """
     nearest: NotRequired[str]
     """Key of the example that the most likely class rebuilds most of the photo from."""
+    box: NotRequired[list[int]]
+    """Box of the subject that was classified, if subjects are searched for: left, top, width and height."""
     known: NotRequired[float]
     """Probability that the photo belongs to one of the classes, if it can be known."""
     unknown: NotRequired[bool]
@@ -309,7 +333,9 @@ class RenderPreview(Request[Picture], op="preview", queue="files"):
     centre: list[float] = field(default_factory=lambda: [0.5, 0.5])
     """x and y in fractions of the photo."""
     framed: bool = False
-    """Draw a frame around the network's crop."""
+    """Draw a frame around the subject or, without one, around the network's crop."""
+    subject: list[int] = field(default_factory=list)
+    """Left, top, width and height in pixels of the part that the network sees in place of the whole photo."""
     cell: list[int] = field(default_factory=lambda: [1, 2])
     """Width and height of a cell in pixels; only their ratio matters for characters."""
     colours: int = 256

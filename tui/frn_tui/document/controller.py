@@ -13,7 +13,7 @@ from functools import partial
 
 from frn.errors import FrnError
 from frn.projects.names import is_no_class
-from frn.projects.session import Duplicate, Session, State, Support, in_both
+from frn.projects.session import Duplicate, Find, Session, State, Support, in_both
 from frn_tui.client import file_requests
 from frn_tui.client.client import EngineClient
 from frn_tui.client.file_requests import Found
@@ -304,6 +304,19 @@ class Controller(SyncedDocument):
         classes = self.session.state.classes
         examples = {entry.name: [str(s.path) for s in entry.supports] for entry in classes if entry.supports}
         return await self.engine.call(CompareModels(examples, models), self.told_to("Comparing models"))
+
+    async def search(self, search: Find) -> None:
+        """Search for subjects or not, as an edit; it is taken back if the model cannot."""
+        self.session.edit(dataclasses.replace(self.session.state, search=search))
+        self.session.name_act("found subjects" if search != "none" else "classified whole photos")
+        state = self.session.state
+        try:
+            await self.sync()
+        except EngineError:
+            if self.session.state is state:
+                self.session.undo()
+                await self.sync()
+            raise
 
     async def judge_again(self) -> None:
         """Classify all photos again, after a setting has changed."""

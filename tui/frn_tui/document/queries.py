@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from frn.images.boxes import Box, box_name, split_box
 from frn_tui.client.client import EngineClient
 from frn_tui.client.protocol import Answer, AskClasses, ClassScore
 
@@ -20,6 +21,18 @@ class Problem:
 def best_score(answer: Answer | None) -> ClassScore | None:
     """Return the score of the most likely class, if there is one."""
     return answer["scores"][0] if answer and answer.get("scores") else None
+
+
+def subject_in(answer: Answer | None) -> list[int]:
+    """Return the box that was found in a photo; nothing if the whole photo was classified, or has a box of its own."""
+    box = answer.get("box") if answer else None
+    return box if answer and box and split_box(answer["path"])[1] is None else []
+
+
+def classified(answer: Answer) -> str:
+    """Return the name of the photo, or of the part of it, that was classified."""
+    box = subject_in(answer)
+    return box_name(answer["path"], Box(*box)) if box else answer["path"]
 
 
 ShowProgress = Callable[[str, int, int], None]

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from frn.images.boxes import Box
 from frn.inference.records import Answer as Record
 from frn.inference.records import Prediction, Unreadable, answer_of, lines
 from frn.projects.names import natural_order
@@ -265,6 +266,7 @@ def records(items: Sequence[Reviewed], state: State) -> Iterator[Record | Unread
             example_of=None if item.label_id is None else item.label,
             near_copy_of=near,
             transductive=answer.get("transductive", False),
+            box=Box(*answer["box"]) if "box" in answer else None,
         )
         yield answer_of(item.path, prediction, final=item.said)
 
@@ -272,4 +274,5 @@ def records(items: Sequence[Reviewed], state: State) -> Iterator[Record | Unread
 def export_text(suffix: str, items: Sequence[Reviewed], state: State) -> str:
     """Return the content of a file of answers, .csv or .jsonl."""
     classes = [entry.name for entry in state.classes if entry.supports]
-    return "".join(lines(suffix, records(items, state), classes, "final", "example_of", "near_copy_of"))
+    boxes = ["box"] if state.search != "none" else []
+    return "".join(lines(suffix, records(items, state), classes, "final", "example_of", "near_copy_of", *boxes))

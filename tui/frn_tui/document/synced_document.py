@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from frn.projects.session import ClassEntry, Session, State, Support, build_state, in_two_classes, without
 from frn_tui.client import file_requests, protocol
 from frn_tui.client.client import EngineClient
 from frn_tui.client.protocol import ClassReport, EngineError, Model, OnEvent
-from frn_tui.document.queries import Problem, Query, ShowProgress
+from frn_tui.document.queries import Problem, Query, ShowProgress, classified
 from frn_tui.document.review_state import Arrangement
 
 
@@ -24,6 +24,7 @@ class SyncedDocument:
         self.listener = listener
         """Called after every change of the shown state."""
         self.progress: ShowProgress = lambda what, done, total: None
+        self.say: Callable[[str], object] = lambda said: None
         self.session = Session()
         self.project: str | None = None
         """Path of the open project."""
@@ -44,6 +45,8 @@ class SyncedDocument:
         self.expected = ""
         self.known: dict[str, float] = {}
         """`known` of the examples by leave-one-out, by key."""
+        self.boxes: dict[str, list[int]] = {}
+        """Boxes of the subjects that were found in examples without one, by key."""
         self.unranked = 0
         """Examples that are not yet compared with all classes, because there are many."""
         self.problems: list[Problem] = []
@@ -200,34 +203,49 @@ class SyncedDocument:
     async def rank(self) -> None:
         """Compare the examples with all classes, in batches, as long as the classes stay the same."""
         state, threshold = self.session.state, self.threshold
+        searches = state.search != "none"  # then gamma, which decides probabilities, comes last
         while self.unranked and state == self._synced == self.session.state:
             async with self._syncing:
                 await self._tell_classes()
             self.listener()
-        if self.threshold != threshold and state is self.session.state:
+        if (searches or self.threshold != threshold) and state is self.session.state:
             self._renewed = None
             await self.sync()
 
     async def _tell_classes(self) -> None:
         """Send the classes to the engine, embed missing examples, and store the reports."""
-        state = self.session.state
         self._synced = None  # the engine may hold these classes even if this is cancelled before its answer
-        done = await self.engine.call(protocol.SetClasses(state))
+        if self.session.state.search == "auto":
+            await self._choose_search()
+        state, finding = self.session.state, self.told_to("Finding the subjects of the examples")
+        done = await self.engine.call(protocol.SetClasses(state), finding)
         unreadable: list[str] = []
         if done["unread"]:
             found, broken = await self._embed(done["unread"], "Reading examples")
             self.problems += [problem for problem in broken if problem not in self.problems]
             self._follow_changes(found, done["away"])
             state = self.session.state
-            done = await self.engine.call(protocol.SetClasses(state))
+            done = await self.engine.call(protocol.SetClasses(state), finding)
             if unreadable := done["unread"]:
                 done = await self.engine.call(protocol.SetClasses(without(state, unreadable)))
         self.missing = frozenset(done["away"])
         self.skipped = self.missing.union(unreadable)
-        self.unranked = done["unranked"]
+        self.unranked, self.boxes = done["unranked"], done["boxes"]
         self._synced = state  # an edit made meanwhile is sent by the next call
         self.reports = {report["id"]: report for report in done["reports"]}
         self.threshold, self.known, self.expected = done["threshold"], done["known"], done["expected"]
+
+    async def _choose_search(self) -> None:
+        """Let the examples decide whether to search for subjects."""
+        state = self.session.state
+        paths = [str(s.path) for entry in state.classes for s in entry.supports]
+        chosen = protocol.ChosenSearch(search="none", why="subjects are not searched for: no class has an example yet")
+        if paths:
+            request = protocol.ChooseSearch(state)
+            chosen = await self.engine.call(request, self.told_to("Trying the search for subjects"))
+        if state is self.session.state:
+            self._take_in(dataclasses.replace(state, search=chosen["search"]))
+            self.say(chosen["why"])
 
     @property
     def _has_examples(self) -> bool:
@@ -313,5 +331,7 @@ class SyncedDocument:
 
 
 def support_of(described: Mapping[str, Any]) -> Support:
-    """The photo of an answer or of an embedding event."""
-    return Support(Path(described["path"]), described["key"], described["size"], described["mtime_ns"])
+    """The photo of an answer or of an embedding event; a box that was found in it becomes its own."""
+    return Support(
+        Path(classified(cast(protocol.Answer, described))), described["key"], described["size"], described["mtime_ns"]
+    )

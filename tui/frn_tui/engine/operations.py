@@ -47,6 +47,7 @@ def build_handlers(app: int, started: int = 0) -> dict[str, Handler]:
         "open_model": models.open,
         "embed": models.embed,
         "classes": classes.set_classes,
+        "choose_search": classes.choose_search,
         "query": partial(query, classes),
         "advise": partial(advice, classes),
         "explain": partial(explain_photo, classes),

@@ -35,7 +35,7 @@ class Context:
 
     def __init__(self, screen: KeyedScreen[None], controller: Controller, settings: Settings, mode: Mode) -> None:
         self.screen, self.controller, self.settings = screen, controller, settings
-        controller.progress = self.progress
+        controller.progress, controller.say = self.progress, self.say
         self.mode: Mode = mode
         self.jobs = JobLine(id="jobs")
         self.lines = [self.jobs]

@@ -13,7 +13,7 @@ from frn.projects.session import ClassEntry, Session, Support
 from frn_tui.client.protocol import Advise, Answer, ClassReport
 from frn_tui.dialogs.dialogs import AskText, Choose
 from frn_tui.document.controller import Controller
-from frn_tui.document.queries import best_score
+from frn_tui.document.queries import best_score, subject_in
 from frn_tui.document.review_state import OTHER
 from frn_tui.panes.context import Context, Pane
 from frn_tui.panes.verdicts import called, choose_class, class_of_number
@@ -124,6 +124,8 @@ class PhotosPane(Pane):
     def _items(self, entry: ClassEntry) -> list[GalleryItem]:
         report = self.controller.reports.get(entry.id)
         items = [_item(support, entry, report, self.controller) for support in entry.supports]
+        if boxes := self.controller.boxes:
+            items = [replace(item, subject=tuple(boxes.get(item.key or "", ()))) for item in items]
         if not self.everywhere:
             return items
         is_list = self.gallery.view == "list"  # a small tile has room for the class only
@@ -343,7 +345,10 @@ class Piles(Gallery, can_focus=False):
         known = sorted(full, key=lambda name: -len(piles[name]))[: self.ROWS - 1]
         rows = [*((name, piles[name]) for name in known), ("?", unknown)]
         shown = [(name, answer) for name, pile in rows for answer in pile[: self.ACROSS]]
-        self.set_items(GalleryItem(answer["path"], name, answer.get("key")) for name, answer in shown)
+        self.set_items(
+            GalleryItem(answer["path"], name, answer.get("key"), subject=tuple(subject_in(answer)))
+            for name, answer in shown
+        )
 
 
 def _item(support: Support, entry: ClassEntry, report: ClassReport | None, controller: Controller) -> GalleryItem:

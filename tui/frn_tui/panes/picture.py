@@ -1,5 +1,6 @@
 """A classified photo, and the parts of it that a class does not explain."""
 
+from collections.abc import Sequence
 from typing import get_args
 
 from rich.text import Text
@@ -9,7 +10,9 @@ from textual.containers import Container, Horizontal, Vertical
 from textual.widgets import Static
 
 from frn_tui.client.protocol import Answer, Heat, Look
+from frn_tui.document.queries import subject_in
 from frn_tui.panes.context import Context
+from frn_tui.terminal.paths import close_up
 from frn_tui.terminal.text import display_name
 from frn_tui.widgets.preview import Preview
 
@@ -74,7 +77,8 @@ class PicturePane(Vertical):
             return Text(f"the whole photo{why}")
         name = display_name(self.controller.names[shown], max(self.size.width - 32, 6))
         if self.look == "photo" and not self.has_map:
-            return Text(f"frame: the part that the network sees\nH: where it is unlike any {name}")
+            framed = "the subject that was found" if subject_in(answer) else "the part that the network sees"
+            return Text(f"frame: {framed}\nH: where it is unlike any {name}")
         where = "coloured" if self.look == "blend" and not self.has_map else "light"
         following = LOOKS[(LOOKS.index(self.look) + 1) % len(LOOKS)]
         return Text(f"{where}: unlike any {name}\n[ ] other class   H: {following}")
@@ -90,10 +94,13 @@ class PicturePane(Vertical):
 
     def _draw(self, answer: Answer | None) -> None:
         path = answer["path"] if answer is not None and "reason" not in answer else ""
+        subject = subject_in(answer)
         if path != self._path:
             self._path = path
             self.preview.look_at(1.0)
         heat = heat_of(answer, self._shown_class(answer), smooth=self.smooth) if answer is not None else None
+        if not self.screen.has_class("-zoomed"):
+            path, subject = close_up(path, subject)
         shown: tuple[tuple[Preview, Look], ...] = ((self.preview, self.look), (self.map, "map"))
         for preview, look in shown:
             is_map = look != "photo" and heat is not None
@@ -101,7 +108,8 @@ class PicturePane(Vertical):
                 path if preview is self.preview or (self.has_map and heat) else "",
                 look if is_map else "photo",
                 heat if is_map else None,
-                framed=heat is not None,
+                framed=heat is not None or bool(subject),
+                subject=subject,
             )
 
     def show_class(self, class_id: int) -> None:
@@ -148,14 +156,16 @@ class LargeView(Horizontal):
         for preview in (self.photo, self.map, self.near):
             preview.can_focus = False
 
-    def show(self, answer: Answer | None, nearest: str) -> None:
-        """Show an answer and its most similar example, given by path."""
+    def show(self, answer: Answer | None, nearest: str, found: Sequence[int] = ()) -> None:
+        """Show an answer and its most similar example, given by path and the box that was found in it."""
         scores = answer.get("scores") if answer else None
         best = self.controller.names.get(scores[0]["id"], "?") if scores else ""
         heat = heat_of(answer, scores[0]["id"], smooth=True) if answer and scores else None
-        self.photo.show(answer["path"] if answer and scores else "")
-        self.map.show(answer["path"] if answer and heat else "", "blend", heat)
-        self.near.show(nearest if scores else "")
+        subject = subject_in(answer)
+        self.photo.show(answer["path"] if answer and scores else "", framed=bool(subject), subject=subject)
+        path, inside = close_up(answer["path"] if answer and heat else "", subject)
+        self.map.show(path, "blend", heat, subject=inside)
+        self.near.show(close_up(nearest, found)[0] if scores else "")
         near_title = f"nearest: {'/'.join(nearest.split('/')[-2:])}"
         map_title = f"coloured: unlike any {best}" * bool(heat)
         for name, title in (("map", map_title), ("near", near_title)):

@@ -45,7 +45,8 @@ class ProjectBar(Static):
         right = f"{count_of(len(state.classes), 'class')} · {count_of(count, 'photo')}{trouble}"
         model = "starting the engine…"
         if controller.model is not None:
-            model = display_name(controller.model_name, 24)
+            finds = " · finds subjects" if state.search != "none" else ""
+            model = f"{display_name(controller.model_name, 24)}{finds}"
         width = max(self.screen.size.width - 2, 10)
         if self.screen.has_class("-narrow"):
             shown = next((name for name in PANES if self.screen.has_class(f"-show-{name}")), "")

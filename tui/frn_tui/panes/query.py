@@ -13,6 +13,7 @@ from textual.containers import Vertical
 from textual.widgets import Static
 
 from frn.errors import FrnError
+from frn.projects.session import Find
 from frn_tui.client.file_requests import Found, ListFolder, StampFiles
 from frn_tui.client.protocol import Answer
 from frn_tui.dialogs.dialogs import Choose
@@ -26,6 +27,12 @@ from frn_tui.terminal.paths import absolute, name_of
 from frn_tui.terminal.text import count_of, display_name
 from frn_tui.widgets.bars import BarRow, Bars
 
+SEARCHES: dict[Find, tuple[bool | None, str]] = {
+    "none": (False, "off: whole photos are classified"),
+    "one": (True, "on: the subject of each photo is found and classified"),
+    "auto": (None, "auto: the examples decide, by leave-one-out"),
+}
+"""Ways to search for subjects: whether one is in use if they are searched for, and its description."""
 LANDSCAPE = 3
 """Columns per row above which the pane is in landscape."""
 
@@ -225,6 +232,18 @@ class QueryPane(Judging, Arranging, Pane):
     async def _stamps(self, folder: str) -> dict[str, tuple[int, int]]:
         files = everything_in(await self.controller.scan(folder, 1))
         return await self.controller.engine.call(StampFiles(files)) if files else {}
+
+    def action_subjects(self) -> None:
+        search = self.controller.session.state.search
+        options = [f"{'●' if now == (search != 'none') else ' '} {words}" for now, words in SEARCHES.values()]
+
+        def chosen(index: int) -> None:
+            wanted = list(SEARCHES)[index]
+            if wanted != search:
+                self.context.say(f"{SEARCHES[wanted][1]}   u: undo")
+                self.context.start(self.controller.search, wanted, group="edit")
+
+        self.context.ask(Choose("Find the subject of each photo", options), chosen)
 
     def action_jointly(self) -> None:
         if (model := self.controller.model) is not None and model["head"] != "frn":

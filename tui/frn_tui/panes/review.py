@@ -14,7 +14,7 @@ from textual.widgets import Static
 
 from frn_tui.client.protocol import Answer
 from frn_tui.dialogs.dialogs import AskText, Choose, Dialog
-from frn_tui.document.queries import best_score
+from frn_tui.document.queries import best_score, subject_in
 from frn_tui.document.review_state import KINDS, ORDERS, Reviewed, effort, margin, questions, rival, summary
 from frn_tui.panes.context import Context
 from frn_tui.panes.picture import LargeView
@@ -22,7 +22,7 @@ from frn_tui.panes.verdicts import Judging, Threshold, rename_class
 from frn_tui.settings.keys import TABLE, KeyedScreen
 from frn_tui.terminal.text import class_keys, count_of, display_name
 from frn_tui.widgets.bars import Histogram
-from frn_tui.widgets.gallery import Gallery, GalleryItem
+from frn_tui.widgets.gallery import Gallery, GalleryItem, Mark
 from frn_tui.widgets.jobs import JobLine
 
 COLUMNS = ("answer", "prob.", "known", "lead", "rival", "nearest example")
@@ -176,10 +176,11 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
 
     def _tile(self, item: Reviewed) -> GalleryItem:
         sign = "◆" if item.label is not None else "●" if item.is_seen else "○"
-        key, mark = item.answer.get("key"), "" if item.is_readable else "broken"
+        name, note = f"{sign} {item.words}", ""
         if self.gallery.view == "list":
-            return GalleryItem(item.path, _named(item), key, mark, self._line(sign, *self._cells(item)))  # type: ignore[arg-type]
-        return GalleryItem(item.path, f"{sign} {item.words}", key, mark)  # type: ignore[arg-type]
+            name, note = _named(item), self._line(sign, *self._cells(item))
+        mark: Mark = "" if item.is_readable else "broken"
+        return GalleryItem(item.path, name, item.answer.get("key"), mark, note, tuple(subject_in(item.answer)))
 
     def _cells(self, item: Reviewed) -> tuple[str, ...]:
         if best_score(item.answer) is None:
@@ -224,7 +225,8 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         room = self.size.width - len(whose) - 8
         self.jobs.hint = f"1-9: add {whose}{class_keys(self.controller.names.values(), room)}" if whose else ""
         if self.has_class("-large"):
-            self.large.show(item.answer if item else None, str(near.path) if near else "")
+            found = self.controller.boxes.get(near.key, []) if near else []
+            self.large.show(item.answer if item else None, str(near.path) if near else "", found)
             shown = self.controller.query.answer
             if item is not None and (shown is None or shown["path"] != item.path):
                 self.context.start(self.controller.show, item.path, group="step")

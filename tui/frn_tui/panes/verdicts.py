@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from frn.projects.session import ClassEntry, Session
 from frn_tui.client.protocol import Answer
 from frn_tui.dialogs.dialogs import AskText, Choose
-from frn_tui.document.queries import best_score
+from frn_tui.document.queries import best_score, classified
 from frn_tui.document.review_state import OTHER
 from frn_tui.panes.context import Context
 from frn_tui.panes.why import show_why
@@ -143,7 +143,7 @@ class Judging:
     def action_why(self) -> None:
         answer = next((answer for answer in self.judged() if "scores" in answer), None)
         if answer is not None:
-            self.context.start(show_why, self.context, answer["path"], group="why")
+            self.context.start(show_why, self.context, classified(answer), group="why")
 
     def action_copy(self) -> None:
         items = {item.path: item for item in self.context.controller.reviewed()}

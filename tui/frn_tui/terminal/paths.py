@@ -2,10 +2,11 @@
 
 import os
 import shlex
+from collections.abc import Sequence
 from contextlib import suppress
 
 from frn.errors import FrnError
-from frn.images.boxes import path_of_url
+from frn.images.boxes import Box, box_name, path_of_url
 
 try:
     AT_START = os.getcwd()  # noqa: PTH109
@@ -29,6 +30,16 @@ def parse_paths(text: str) -> list[str]:
 def name_of(path: str) -> str:
     """Return the name of a file or folder."""
     return path.rstrip("/").rpartition("/")[2]
+
+
+def close_up(path: str, subject: Sequence[int]) -> tuple[str, list[int]]:
+    """Return the name of the part of a photo around a box, and the box in pixels of this part."""
+    if not subject:
+        return path, []
+    left, top, width, height = subject
+    x, y = max(left - width // 6, 0), max(top - height // 6, 0)
+    around = Box(x, y, left + width + width // 6 - x, top + height + height // 6 - y)
+    return box_name(path, around), [left - x, top - y, width, height]
 
 
 def shortened(path: str) -> str:

@@ -20,6 +20,7 @@ from textual.strip import Strip
 from frn_tui.client.protocol import RenderPreview
 from frn_tui.terminal.marks import WAITING
 from frn_tui.terminal.modes import Mode
+from frn_tui.terminal.paths import close_up
 from frn_tui.terminal.pixels import graphics_of
 from frn_tui.terminal.rendered_picture import Picture
 from frn_tui.terminal.text import display_name
@@ -51,6 +52,13 @@ class GalleryItem:
     mark: Mark = ""
     note: str = ""
     """Meaning of the mark, such as why a file is broken."""
+    subject: tuple[int, ...] = ()
+    """Box of the subject that was found in it, which is shown instead of the whole: left, top, width and height."""
+
+    @property
+    def shown(self) -> str:
+        """Name of the part that is shown."""
+        return close_up(self.path, self.subject)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +181,8 @@ class Gallery(ScrollView, can_focus=True):
         self.set_reactive(Gallery.mode, mode)
         self._items: tuple[GalleryItem, ...] = ()
         self._places: dict[str, int] = {}
+        self._shown: dict[str, int] = {}
+        """Places of the items by the name of what is shown of them."""
         self._selected: set[str] = set()
         self._anchor = ""
         self.selects = False
@@ -209,13 +219,14 @@ class Gallery(ScrollView, can_focus=True):
     def set_items(self, items: Iterable[GalleryItem]) -> None:
         """Replace the items; the cursor and the selection keep their paths."""
         before, selection, place = self.cursor_item, self.selection, self.cursor
-        keys = {item.path: item.key for item in self._items}
+        keys = {item.shown: item.key for item in self._items}
         self._items = tuple(items)
+        self._shown = {item.shown: index for index, item in enumerate(self._items)}
         self._places = {item.path: index for index, item in enumerate(self._items)}
         for item in self._items:
-            known = keys.get(item.path)
+            known = keys.get(item.shown)
             if known is not None and item.key is not None and known != item.key:
-                self._pictures.discard(item.path)
+                self._pictures.discard(item.shown)
         self._selected &= self._places.keys()
         last = max(len(self._items) - 1, 0)
         # otherwise keep it: two items may share a path
@@ -231,7 +242,7 @@ class Gallery(ScrollView, can_focus=True):
         if picture is not None:
             graphics_of(self.app).send(picture)
             self._pictures[request.path] = request, picture
-            self._refresh_item(self._places.get(request.path))
+            self._refresh_item(self._shown.get(request.path))
 
     def select(self, paths: Iterable[str]) -> None:
         self.selects = False
@@ -326,8 +337,11 @@ class Gallery(ScrollView, can_focus=True):
         visible = self._grid.within(self.scroll_offset.y, self.size.height)
         items = [self._items[index] for index in visible]
         about = graphics_of(self.app).wanted(self.mode)
-        rendered = [item.path for item in items if item.mark not in NO_PICTURE]
-        requests = [RenderPreview(path, *self._tile, self.mode, **about) for path in rendered]
+        rendered = [close_up(item.path, item.subject) for item in items if item.mark not in NO_PICTURE]
+        requests = [
+            RenderPreview(path, *self._tile, self.mode, framed=bool(subject), subject=subject, **about)
+            for path, subject in rendered
+        ]
         missing = [request for request in requests if self._pictures.get(request.path, (None,))[0] != request]
         if any(request not in self._asked for request in missing):
             self._asked = missing
@@ -361,7 +375,7 @@ class Gallery(ScrollView, can_focus=True):
     def _image(self, item: GalleryItem, row: int) -> list[Segment]:
         """Return a row of an item's image, or of its place until the image arrives."""
         width, height = self._tile
-        _, picture = self._pictures.get(item.path, (None, None))
+        _, picture = self._pictures.get(item.shown, (None, None))
         if picture is None:
             word = item.mark if item.mark in NO_PICTURE else "..."
             is_middle = row == max(height // 2 - 1, 0)

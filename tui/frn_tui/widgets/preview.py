@@ -83,7 +83,7 @@ class Preview(Widget, can_focus=True):
         self.follower: Preview | None = None
         """A preview that shows the same part of its photo."""
         self.picture: Picture | None = None
-        self._path, self._framed = "", False
+        self._path, self._framed, self._subject = "", False, list[int]()
         self._look: Look = "photo"
         self._heat: Heat | None = None
         self._wanted: RenderPreview | None = None
@@ -92,18 +92,27 @@ class Preview(Widget, can_focus=True):
         self._drawn: tuple[Offset, Offset] | None = None
         """Cells where the mouse button was pressed and where the mouse is now, relative to the picture."""
 
-    def show(self, path: str, look: Look = "photo", heat: Heat | None = None, *, framed: bool = False) -> None:
+    def show(
+        self,
+        path: str,
+        look: Look = "photo",
+        heat: Heat | None = None,
+        *,
+        framed: bool = False,
+        subject: Sequence[int] = (),
+    ) -> None:
         """Show a photo; without a path, show nothing.
 
         Args:
             path: path of the photo.
             look: whether the error map is drawn over it or in its place.
             heat: error map, if `look` shows one.
-            framed: draw a line around the model's input.
+            framed: draw a line around the subject or, without one, around the model's input.
+            subject: left, top, width and height in pixels of the part that is the model's input.
         """
         if path != self._path:
             self._drawn = None
-        self._path, self._look, self._heat, self._framed = path, look, heat, framed
+        self._path, self._look, self._heat, self._framed, self._subject = path, look, heat, framed, list(subject)
         if not path:
             self.picture = None
         self.refresh()
@@ -115,7 +124,7 @@ class Preview(Widget, can_focus=True):
         if not self._path or self.mode == "none" or not all(self.size):
             return None
         columns, rows = (min(side, MAX_CELLS) for side in self.size)
-        look = self._look, self._heat, self.zoom, list(self.centre), self._framed
+        look = self._look, self._heat, self.zoom, list(self.centre), self._framed, self._subject
         return RenderPreview(self._path, columns, rows, self.mode, *look, **graphics_of(self.app).wanted(self.mode))
 
     def provide(self, request: RenderPreview, picture: Picture | None) -> None:

@@ -48,7 +48,7 @@ def test_answer_about_missing_maps_has_no_other_content(engine: Engine) -> None:
     done = engine.done("classes", state={"classes": [{"id": 1, "name": "x", "supports": [support]}]})
     assert done == {
         "reports": [], "threshold": 0.0, "known": {}, "expected": "", "unread": [], "away": ["/x"],
-        "unranked": 0,
+        "unranked": 0, "boxes": {},
     }  # fmt: skip
 
 

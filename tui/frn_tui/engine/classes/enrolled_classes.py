@@ -4,15 +4,17 @@ Shape letters: way classes, n examples of all classes together, k examples of a 
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from frn.errors import FrnError
+from frn.features.extractor import Embedded
 from frn.features.feature_cache import Maps
-from frn.inference.classifier import Classifier
+from frn.inference.classifier import Classifier, LeftOut
 from frn.inference.enrolled_form import as_project_head
 from frn.inference.enrollment import Enrollment, Keys, keys_of
 from frn.inference.explanation import weights_of
@@ -22,12 +24,13 @@ from frn.projects.session import ClassEntry, KnownCopies, ProjectHead, State, fi
 from frn.ridge.enrolment import Array, Floats, energy
 from frn.ridge.parameters import probabilities
 from frn.system.lru import ByteLimitedCache
-from frn_tui.client.protocol import ClassReport, ClassReports, SetClasses
+from frn_tui.client.protocol import ChooseSearch, ChosenSearch, ClassReport, ClassReports, SetClasses
 from frn_tui.engine.classes.class_ranks import ClassErrors
+from frn_tui.engine.classes.subjects import CachingFinder, Subjects, unboxed
 from frn_tui.engine.models import Models
 from frn_tui.engine.worker_queues import Check, Job
 
-LeaveOneOut = tuple[Array, NDArray[np.intp], Shares, Array]
+Value = TypeVar("Value")
 SECONDS = 1.0
 """Seconds per call for the leave-one-out errors of heads other than FRN's; further examples wait for the next call."""
 MAX_WEIGHTS, MAX_LEFT_OUT = 256 << 20, 50
@@ -62,17 +65,22 @@ class EnrolledClasses:
         self._weights: ByteLimitedCache[Floats] = ByteLimitedCache(MAX_WEIGHTS)
         """Locations and weights (`explanation.weights_of`) of examples, (2, p, d), by their keys and the head."""
         self._current: Classifier | None = None
+        self._of: list[Keys] | None = None
+        """The listed examples of the classes in use; None if they are not calibrated yet."""
+        self._finder: CachingFinder | None = None
+        self._subjects: Subjects | None = None
+        """The subjects of the photos, if they are searched for."""
 
     def head_for(self, state: State) -> ProjectHead | None:
         """Return the head to store in a project with these classes; None if different classes are in use."""
         current = self._current
         if current is None or current.extractor.head is None:
             return None
-        listed, copies = self._copies
-        used = without_copies(state, copies)
-        if [listed, _groups(current.state)] != [[keys for keys in _groups(each) if keys] for each in (state, used)]:
+        if (self._of, current.state.search) != ([keys for keys in _groups(state) if keys], state.search):
             return None
-        return as_project_head(current.head, used, self.models.extractor)
+        names = {entry.id: entry.name for entry in state.classes}
+        classes = tuple(replace(entry, name=names.get(entry.id, entry.name)) for entry in current.state.classes)
+        return as_project_head(current.head, replace(current.state, classes=classes), self.models.extractor)
 
     @property
     def current(self) -> Classifier:
@@ -101,6 +109,37 @@ class EnrolledClasses:
         shares = ((maps @ weights.T) * (maps @ rows.T)).sum(0).reshape(len(photos), -1).sum(1)
         return photos[int(shares.argmax())]
 
+    def read(self, job: Job, names: Iterable[str]) -> Iterator[tuple[str, Embedded | FrnError]]:
+        """Yield feature maps of photos as they are classified: of their subjects, if these are searched for."""
+        if self.current.state.search == "none" or self._subjects is None:
+            return self.models.read(job, names)
+        return self._subjects.read(self.current, job, names)
+
+    def listed_key(self, key: str) -> str:
+        """Return the content key of an example as the app lists it; that of its subject if it has no box."""
+        return self._subjects.key(key) if self._subjects else key
+
+    def _listed(self, values: Mapping[str, Value]) -> dict[str, Value]:
+        return {self.listed_key(key): value for key, value in values.items()}
+
+    @property
+    def _searcher(self) -> CachingFinder:
+        """Return what searches photos for their subject. Raises FrnError if the open model cannot."""
+        self._finder = self._finder or CachingFinder(self.models.extractor)
+        return self._finder
+
+    def choose_search(self, request: ChooseSearch, job: Job) -> ChosenSearch:
+        """Decide by leave-one-out whether to search for subjects. Raises FrnError if the model cannot."""
+        extractor, state = self.models.extractor, request.state
+        if self._finder and self._finder.extractor.sha256 != extractor.sha256:
+            self._forget()
+        listed = without(state, [str(s.path) for s in state.photos if self.models.state_of(s) == "missing"])
+        classifier = Classifier(extractor, self.models.store, self.models.other, self._searcher)
+        total = unboxed(listed) + sum(len(entry.supports) for entry in listed.classes if len(entry.supports) > 1)
+        with self._searcher.serving(job, total):
+            *_, why = classifier.enroll_state(replace(listed, search="auto"))
+        return ChosenSearch(search=classifier.state.search, why=str(why))
+
     def set_classes(self, request: SetClasses, job: Job) -> ClassReports:
         """Enroll the classes of a state, without missing photos; if photos have to be read, nothing changes."""
         extractor, before = self.models.extractor, self._current
@@ -114,9 +153,15 @@ class EnrolledClasses:
         away = [path for path, found in states.items() if found == "missing"]
         state = without(request.state, away)
         state = replace(state, classes=tuple(entry for entry in state.classes if entry.supports))
-        listed = state
         found = {photo.key: self.models.find(photo.key) for photo in state.photos}
         unread = [str(p.path) for p in state.photos if found[p.key] is None or states[str(p.path)] == "to read"]
+        of, listed = _groups(state), state
+        if state.search == "none" or not of:
+            self._subjects = None
+        elif not unread:
+            self._subjects = self._subjects or Subjects(self.models, self._searcher)
+            state = listed = self._subjects.examples(state, job)
+            found |= {photo.key: self.models.find(photo.key) for photo in state.photos}
         copies = {} if unread else self._find_copies(state)
         state = without_copies(state, copies)
         state = replace(state, classes=tuple(entry for entry in state.classes if entry.supports))
@@ -129,7 +174,7 @@ class EnrolledClasses:
             self._current = self._current if groups else None
             return ClassReports(
                 reports=[], threshold=state.threshold or 0.0, known={}, expected="", unread=unread, away=away,
-                unranked=0,
+                unranked=0, boxes={},
             )  # fmt: skip
         keys = [key for group in groups for key in group]
         self._means = {
@@ -139,27 +184,40 @@ class EnrolledClasses:
             for group in groups
         }
         same = before is not None and _groups(before.state) == groups
-        classifier, origin = Classifier(extractor, self.models.store, self.models.other), ""
+        finder = self._subjects.finder if self._subjects else None
+        classifier, origin = Classifier(extractor, self.models.store, self.models.other, finder), ""
+        state, waiting, enrollment = classifier.remember_photos(state), 0, None
         if classifier.other is not None:
             self._rows = self._rows if same else {}
             errors = self._compare_all(classifier.hold(state, maps), groups, maps, job.check)
         else:
             enrollment = self._enrollment = self._enrollment or Enrollment(extractor, self.models.store)
             form = enrollment.enroll(state, maps, job.check)
+            form = replace(form, looks={key: self.models.looks[key] for key in maps})
             last = self._scorer if same and self._scorer and self._scorer.head == form.head else None
             scorer = self._scorer = Reconstruction(form, last.joined if last else None)
             classifier.use(state, form, scorer)
-            origin = "; lambda and gamma come from the project" if enrollment.uses_project_head else ""
-            if state.search != "none":
-                origin += "; the app classifies whole photos, the project searches for subjects"
+            origin = _origin(enrollment.uses_project_head)
             errors = self._reconstruct_all(scorer, groups, maps, job.check)
         distances = classifier.scorer.distances(np.concatenate([*self._means.values()])[:, None], keys)
         energies = classifier.scorer.energy(np.stack([maps[key] for key in keys]))
         rows, classifier.left_out = _left_out(groups, energies, errors, distances)
+        counted = [keys[row] for row in rows]
+        if self._subjects and enrollment is not None:
+            if stored := enrollment.stored(state):
+                classifier.use(state, stored)
+                classifier.uses_project_head = enrollment.uses_project_head
+            else:
+                waiting = self._subjects.left_out(classifier, state, form, maps, job)
+            if not waiting:
+                origin, counted = _origin(classifier.uses_project_head), [s.key for s in classifier.left_out_photos]
+            photos = [str(other.path) for other in state.others]
+            read = [outcome for _, outcome in self._subjects.read(classifier, job, photos)]
+            others = {each.key: each.maps for each in read if not isinstance(each, FrnError) and each.key not in maps}
         classifier.threshold_override = state.threshold
         classifier.looks = {key: self.models.looks[key] for key in maps}
         classifier.mark_others(others)
-        self._current = classifier
+        self._current, self._of = classifier, None if waiting else of
         shares = classifier.leave_one_out or {
             entry.name: (1 - own[:, column]).clip(0)
             for column, (entry, own) in enumerate(zip(state.classes, np.split(errors, _ends(groups)), strict=True))
@@ -168,11 +226,12 @@ class EnrolledClasses:
         return {
             "reports": self._report(listed, state, shares, errors, distances, classifier.head.gamma),
             "threshold": classifier.threshold,
-            "known": dict(zip([keys[row] for row in rows], classifier.calibration.known.tolist(), strict=True)),
+            "known": dict(zip(map(self.listed_key, counted), classifier.calibration.known.tolist(), strict=True)),
             "expected": classifier.calibration.describe() + origin,
             "unread": [],
             "away": away,
-            "unranked": int(np.isnan(errors).any(1).sum()),
+            "unranked": max(int(np.isnan(errors).any(1).sum()), waiting),
+            "boxes": self._subjects.boxes if self._subjects else {},
         }
 
     def _reconstruct_all(
@@ -226,8 +285,21 @@ class EnrolledClasses:
             explained = {key: share for key, share in zip(keys, own.tolist(), strict=False) if share == share}
             reports[entry.id] |= {"explained": explained, "rank": ranks, "rival": rivals}
         for entry in listed.classes:  # also those whose photos are all in another class
-            reports[entry.id]["near"] = {key: near[key] for key in keys_of(entry) if key in near}
-        return list(reports.values())
+            reports[entry.id]["near"] = {key: self.listed_key(near[key]) for key in keys_of(entry) if key in near}
+        return [
+            {
+                "id": report["id"],
+                "explained": self._listed(report["explained"]),
+                "rank": self._listed(report["rank"]),
+                "rival": self._listed(report["rival"]),
+                "near": self._listed(report["near"]),
+            }
+            for report in nothing
+        ]
+
+
+def _origin(uses_project_head: bool) -> str:
+    return "; lambda and gamma come from the project" if uses_project_head else ""
 
 
 def _groups(state: State) -> list[Keys]:
@@ -239,9 +311,7 @@ def _ends(groups: Sequence[Keys]) -> NDArray[np.intp]:
     return np.cumsum([len(group) for group in groups])[:-1]
 
 
-def _left_out(
-    groups: Sequence[Keys], energies: Shares, errors: Array, distances: Array
-) -> tuple[list[int], LeaveOneOut]:
+def _left_out(groups: Sequence[Keys], energies: Shares, errors: Array, distances: Array) -> tuple[list[int], LeftOut]:
     """Return the examples for leave-one-out, and what `Classifier.left_out` holds of them.
 
     The errors and distances (n, way) are those of all examples, by leave-one-out.

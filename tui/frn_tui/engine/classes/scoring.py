@@ -38,7 +38,7 @@ def query(classes: EnrolledClasses, request: AskClasses, job: Job) -> None:
     """Classify photos; an unreadable one gets the reason as its answer, and the others continue."""
     paths = request.paths
     classifier = classes.current
-    read = classes.models.read(job, paths)
+    read = classes.read(job, paths)
     done, jointly = 0, request.jointly and len(paths) > 1
     # Queries scored at a time
     while batch := list(islice(read, None if jointly else 16)):
@@ -47,7 +47,10 @@ def query(classes: EnrolledClasses, request: AskClasses, job: Job) -> None:
         for name, outcome in batch:
             answer = {} if isinstance(outcome, FrnError) else next(answers)
             job.check()
-            job.event("answer", {**describe(name, outcome), **answer})
+            described = describe(name, outcome)
+            if not isinstance(outcome, FrnError):
+                described |= {"key": classes.listed_key(outcome.key), **({"box": outcome.box} if outcome.box else {})}
+            job.event("answer", {**described, **answer})
         done += len(batch)
         job.progress(done, len(paths))
 
@@ -69,11 +72,11 @@ def _answers(
                 )
                 for entry in entries
             ],
-            "nearest": classes.nearest(entries[0], each.key, each.maps),
+            "nearest": classes.listed_key(classes.nearest(entries[0], each.key, each.maps)),
             **({} if math.isnan(told.known) else {"known": told.known}),
             "unknown": told.unknown,
             "transductive": told.transductive,
-            "near_copy": told.near_copy_of.key if told.near_copy_of else "",
+            "near_copy": classes.listed_key(told.near_copy_of.key) if told.near_copy_of else "",
         }
         if with_maps and classifier.extractor.head is None:
             answer["maps"] = {}
@@ -86,7 +89,7 @@ def _answers(
 def explain_photo(classes: EnrolledClasses, request: ExplainPhoto, job: Job) -> Why:
     """Explain an answer. Raises FrnError if the photo cannot be read, or the head is not FRN's."""
     classifier, models = classes.current, classes.models
-    ((_, outcome),) = models.read(job, [request.path])
+    ((_, outcome),) = classes.read(job, [request.path])
     if isinstance(outcome, FrnError):
         raise outcome
 

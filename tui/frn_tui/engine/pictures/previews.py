@@ -18,7 +18,7 @@ from frn_tui.engine.models import Models
 from frn_tui.engine.pictures.encoding import LINE, dithered, draw_frame, encode, kitty_data, sixel_rows
 from frn_tui.engine.worker_queues import Job
 from frn_tui.terminal.modes import PIXELS
-from frn_tui.terminal.rendered_picture import Box, Picture
+from frn_tui.terminal.rendered_picture import WHOLE, Box, Picture
 
 Floats = NDArray[np.float64]
 
@@ -51,11 +51,14 @@ class Previews:
         part = tuple(share * side for share, side in zip(view, (photo.shape[1], photo.shape[0]) * 2, strict=True))
         pixels = np.asarray(Image.fromarray(photo).resize((width, height), Image.Resampling.LANCZOS, box=part))
         opened = self._models.opened
-        box = _within((opened.transform if opened else NO_MODEL).seen(size), view)
+        subject = _subject(request.subject, size)
+        seen = (opened.transform if opened else NO_MODEL).seen(_pixels(subject, size))
+        box = _within(_outside(seen, subject), view)
         if request.look != "photo" and request.heat is not None:
             pixels = paint(pixels, request.heat, box, bare=request.look == "map")
         if request.framed:
-            pixels = draw_frame(pixels, box, LINE if is_pixels else 1)
+            frame = _within(subject, view) if request.subject else box
+            pixels = draw_frame(pixels, frame, LINE if is_pixels else 1)
         if request.palette and not is_pixels:
             pixels = dithered(pixels, request.palette)
         cells, data = b"", ""
@@ -109,6 +112,26 @@ def fit(
         view.append((first, first + part))
     (left, right), (top, bottom) = view
     return shown[0], shown[1], (left, top, right, bottom)
+
+
+def _subject(box: Sequence[int], size: tuple[int, int]) -> Box:
+    """Return the edges of a box of a photo of this (width, height), in fractions; without one, of the whole photo."""
+    if not box:
+        return WHOLE
+    (left, top, wide, high), (width, height) = box, size
+    return left / width, top / height, min((left + wide) / width, 1.0), min((top + high) / height, 1.0)
+
+
+def _pixels(part: Box, size: tuple[int, int]) -> tuple[int, int]:
+    """Return the (width, height) of a part of a photo."""
+    return max(round((part[2] - part[0]) * size[0]), 1), max(round((part[3] - part[1]) * size[1]), 1)
+
+
+def _outside(part: Box, view: Box) -> Box:
+    """Convert a part from fractions of the view to fractions of the photo."""
+    wide, high = view[2] - view[0], view[3] - view[1]
+    left, top, right, bottom = part
+    return view[0] + left * wide, view[1] + top * high, view[0] + right * wide, view[1] + bottom * high
 
 
 def _within(part: Box, view: Box) -> Box:

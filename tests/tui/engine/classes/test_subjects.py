@@ -1,0 +1,76 @@
+"""A project that searches photos for their subject has the same answers in the app as on the command line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from frn.cli.main import app
+from frn.data.synthetic import draw_moth, species
+from frn.images.boxes import Box, box_name
+from tests.tui.engine.conftest import Engine
+
+Photos = dict[str, list[tuple[Path, Box]]]
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Photos:
+    """Photos of 450 x 300 pixels with a moth of 130 somewhere: five of each of two kinds, and where they are."""
+    root, draw = tmp_path_factory.mktemp("scenes"), np.random.default_rng(1)
+    placed: Photos = {}
+    for kind in range(2):
+        (root / f"moth {kind}").mkdir()
+        for number in range(5):
+            noise = draw.integers(0, 256, (10, 14, 3), dtype=np.uint8)
+            scene = Image.fromarray(noise).resize((450, 300), Image.Resampling.BICUBIC)
+            box = Box(int(draw.integers(320)), int(draw.integers(170)), 130, 130)
+            scene.paste(draw_moth(species(kind), draw, 130), box[:2])
+            scene.save(path := root / f"moth {kind}" / f"{number}.png")
+            placed.setdefault(path.parent.name, []).append((path, box))
+    return placed
+
+
+def classify(*words: str | Path) -> list[dict[str, Any]]:
+    ran = CliRunner().invoke(app, ["classify", *map(str, words), "--json"])
+    assert ran.exit_code == 0, ran.output
+    return [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
+
+
+def boxed(photos: Photos, boxes: int) -> dict[str, list[Path]]:
+    """Return three examples of each class, some of them boxes."""
+    return {
+        name: [Path(box_name(str(path), box)) if n < boxes else path for n, (path, box) in enumerate(own[:3])]
+        for name, own in photos.items()
+    }
+
+
+@pytest.mark.parametrize(("boxes", "app_first"), [(0, True), (1, True), (1, False)])
+def test_the_app_answers_as_the_command_line(
+    engine: Engine, photos: Photos, tmp_path: Path, boxes: int, app_first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FRN_CACHE", str(tmp_path / "cache"))
+    state = engine.state(boxed(photos, boxes)) | {"search": "one"}
+    project, queries = tmp_path / "moths.frn.json", [own[number][0] for own in photos.values() for number in (1, 3, 4)]
+    engine.done("save", path=str(project), state=state, replace=False, origin=None)
+    expected = [] if app_first else classify(project, *queries)
+    while (done := engine.done("classes", state=state))["unranked"]:
+        pass
+    answers = engine.ask("query", paths=[str(path) for path in queries]).told("answer")
+    engine.done("save", path=str(project), state=state, replace=False, origin=str(project))
+    expected = expected or classify(project, *queries)
+    for answer, by_command in zip(answers, expected, strict=True):
+        assert answer.get("box") == by_command.get("box")
+        names = dict(enumerate(photos, 1))
+        chances = {names[score["id"]]: score["probability"] for score in answer["scores"]}
+        assert chances == pytest.approx(by_command["probabilities"], abs=1e-5)
+        assert answer["known"] == pytest.approx(by_command["known"], abs=1e-5)
+        assert answer["unknown"] is by_command["unknown"]
+    listed = [support["key"] for entry in state["classes"] for support in entry["supports"]]
+    assert set(done["boxes"]) == (set(listed) - {listed[0], listed[3]} if boxes == 1 else set())
+    assert answers[0]["key"] == listed[1]  # an example, whatever was found in it
+    assert [len(report["explained"]) for report in done["reports"]] == [3, 3]
+    assert all(set(report["explained"]) <= set(listed) for report in done["reports"])

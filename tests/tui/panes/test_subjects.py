@@ -1,0 +1,107 @@
+"""Subjects of photos are found, shown, labelled and kept."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from frn_tui.client.protocol import EngineError
+from frn_tui.panes.why import WhyScreen
+
+from tests.tui.fake_engine import FakeEngine
+
+if TYPE_CHECKING:
+    from tests.tui.conftest import Driver
+
+Lines = Callable[[Any], list[str]]
+QUERY = "/queries/jay-10.jpg"
+CROP = f"{QUERY}#xywh=100,90,120,120"
+
+
+async def searching(driver: "Driver", *paths: str) -> None:
+    await driver.keys("F")
+    await driver.type("on")
+    driver.app.workspace.ask(paths)
+    await driver.idle()
+
+
+async def test_a_query_shows_its_subject_closely_and_enlarged_in_the_whole_photo(
+    driver: "Driver", lines: Lines
+) -> None:
+    await searching(driver, QUERY)
+    preview = driver.app.workspace.query_pane.picture.preview
+    close = preview.request
+    assert close is not None
+    assert (close.path, close.subject, close.framed) == (f"{QUERY}#xywh=80,70,160,160", [20, 20, 120, 120], True)
+    shown = "\n".join(lines(driver.app))
+    assert "frame: the subject that was found" in shown
+    assert "finds subjects" in shown
+    await driver.keys("z")
+    whole = preview.request
+    assert whole is not None
+    assert (whole.path, whole.subject, whole.framed) == (QUERY, [100, 90, 120, 120], True)
+    await driver.keys("escape", "H")
+    assert (blend := preview.request) is not None
+    assert (blend.look, blend.path, blend.subject) == ("blend", close.path, close.subject)
+    await driver.keys("W")
+    assert isinstance(screen := driver.app.screen, WhyScreen)
+    assert screen.path == CROP
+    await driver.keys("escape", "L")
+    (tile,) = driver.app.screen.gallery.items  # type: ignore[attr-defined]
+    assert (tile.path, tile.shown, tile.subject) == (QUERY, close.path, (100, 90, 120, 120))
+
+
+async def test_a_labelled_query_keeps_the_box_that_was_found(driver: "Driver") -> None:
+    await searching(driver, QUERY)
+    session = driver.app.controller.session
+    await driver.keys("y")
+    (last,) = [s for entry in session.state.classes for s in entry.supports if "jay-10" in s.path.name]
+    assert (str(last.path), last.key) == (CROP, "jay-10.jpg#xywh=100,90,120,120")
+    assert driver.app.controller.reviewed()[0].label == "jay"
+    await driver.keys("u")
+    assert not [s for entry in session.state.classes for s in entry.supports if "jay-10" in s.path.name]
+
+
+async def test_the_project_keeps_the_search_and_files_of_answers_have_the_boxes(
+    driver: "Driver", fake_engine: FakeEngine
+) -> None:
+    await searching(driver, QUERY)
+    for form, name in (("answers as CSV", "x.csv"), ("answers as JSON", "x.jsonl")):
+        await driver.keys("e")
+        await driver.type(form)
+        await driver.type(f"/home/{name}")
+    assert "x,y,width,height" in fake_engine.written["/home/x.csv"]
+    assert ",100,90,120,120," in fake_engine.written["/home/x.csv"]
+    assert '"box": [100, 90, 120, 120]' in fake_engine.written["/home/x.jsonl"]
+    await driver.keys("S")
+    await driver.type("/home/x.frn.json")
+    assert fake_engine.saved[-1]["state"]["search"] == "one"
+    await driver.keys("F")
+    await driver.type("off")
+    preview = driver.app.workspace.query_pane.picture.preview
+    assert preview.request is not None
+    assert (preview.request.path, preview.request.subject) == (QUERY, [])
+    await driver.keys("u")
+    assert driver.app.controller.session.state.search == "one"
+
+
+async def test_auto_says_what_the_examples_decided(driver: "Driver", lines: Lines) -> None:
+    await driver.keys("F")
+    await driver.type("auto")
+    assert driver.app.controller.session.state.search == "one"
+    assert "subjects are searched for: they are small" in "\n".join(lines(driver.app))
+
+
+async def test_a_model_that_cannot_search_leaves_the_classes_as_they_are(
+    driver: "Driver", fake_engine: FakeEngine
+) -> None:
+    before, classes = driver.app.controller.session.state, fake_engine.op_classes
+
+    def refuse(tell: Any, state: dict[str, Any]) -> dict[str, Any]:
+        if state["search"] != "none":
+            raise EngineError("a ctx model cannot search photos")
+        return classes(tell, state)
+
+    fake_engine.op_classes = refuse  # type: ignore[method-assign]
+    await driver.keys("F")
+    await driver.type("on")
+    assert driver.app.controller.session.state == before
+    assert any("cannot search photos" in note.message for note in driver.app._notifications)
