@@ -30,7 +30,15 @@ from frn.inference.enrolled_form import (
     stored_copies,
     to_bytes,
 )
-from frn.inference.enrollment import Enrollment, describe_unused, keys_of, listed_state, usable, usable_examples
+from frn.inference.enrollment import (
+    Enrollment,
+    describe_unused,
+    keys_of,
+    left_out_places,
+    listed_state,
+    usable,
+    usable_examples,
+)
 from frn.inference.find import Finder, margins
 from frn.inference.records import Prediction as Prediction
 from frn.inference.scorers import Comparison, OtherHead, Reconstruction, Scorer
@@ -49,8 +57,8 @@ from frn.ridge.enrolment import Array, EnrolledClass, Floats
 from frn.ridge.parameters import HeadParameters, probabilities
 from frn.ridge.tuning import with_gamma
 
-LeftOut = tuple[Array, NDArray[np.intp], Shares, Array]
-"""Leave-one-out errors (n, way) of examples, their classes (n,), energies (n,) and distances (n, way)."""
+LeftOut = tuple[Array, NDArray[np.intp], Shares, Array, Shares]
+"""What `EnrolledForm.left_out` holds."""
 CHUNK = 64
 """Number of examples that are compared with all classes at once."""
 
@@ -123,11 +131,12 @@ class Classifier:
         """Rule calibrated on the examples, and its expected error rates."""
         if self.left_out is None:
             raise FrnError("no classes yet: enroll some first")
-        errors, labels, energies, distances = self.left_out
+        errors, labels, energies, distances, smaller = self.left_out
         given = (self.left_out, self.head, self.false_rejections, self.others)
         if self._calibration is None or any(map(is_not, given, self._calibration[0])):
             measures = errors, energies, distances
-            found = calibrate(measures, labels, self.head.gamma, self.false_rejections, self.others)
+            counts = [len(entry.supports) for entry in self.state.classes]
+            found = calibrate(measures, labels, self.head.gamma, self.false_rejections, self.others, counts, smaller)
             self._calibration = given, found
         return self._calibration[1]
 
@@ -348,9 +357,7 @@ class Classifier:
         self.uses_project_head = enrollment.uses_project_head
         self.complete(state, form, self._leave_out(feature_maps))
 
-    def complete(
-        self, state: State, form: EnrolledForm, left_out: tuple[Array, NDArray[np.intp], Shares, Array]
-    ) -> None:
+    def complete(self, state: State, form: EnrolledForm, left_out: LeftOut) -> None:
         """Add the leave-one-out results of the examples to the classes in use, and store them.
 
         If subjects are searched for, gamma is fitted to these results.
@@ -381,13 +388,13 @@ class Classifier:
             energies.append(self.scorer.energy(maps))
             distances.append(self.scorer.distances(maps, chunk))
         labels = np.array([label for label, _ in keys], dtype=np.intp)
-        return np.concatenate(errors), labels, np.concatenate(energies), np.concatenate(distances)
+        smaller = self.scorer.smaller([key for _, key in keys]) if keys else np.zeros((0, 2))
+        return np.concatenate(errors), labels, np.concatenate(energies), np.concatenate(distances), smaller
 
     @property
     def left_out_photos(self) -> list[Support]:
         """Return the examples for leave-one-out: all in classes of two or more, or an even selection of many."""
-        supports = [s for entry in self.state.classes if len(entry.supports) > 1 for s in entry.supports]
-        return supports[:: stride(len(supports), self.state.search)]
+        return [entry.supports[place] for entry, place in left_out_places(self.state)]
 
     def _with_gamma(self, state: State) -> HeadParameters:
         """Return the head with gamma for searched photos, whose margins are larger; a project keeps its own."""

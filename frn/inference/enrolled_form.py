@@ -28,7 +28,7 @@ from frn.projects.session import ProjectHead, State
 from frn.ridge.enrolment import MAX_FACTOR, Array, EnrolledClass
 from frn.ridge.parameters import HeadParameters
 
-FORM_VERSION = 8
+FORM_VERSION = 9
 """Version of a form's content: increase it if enrolment, tuning or the perceptual hash compute something else."""
 FIND_VERSION = 1
 """Version of the search for subjects: increase it if it finds other windows."""
@@ -50,8 +50,11 @@ class EnrolledForm:
     """Fraction of each example that the rest of its class reconstructs, for classes with at least two."""
     own_errors: dict[str, tuple[str, Array]]
     """Class and location errors (r,) of each example by leave-one-out, by content key."""
-    left_out: tuple[Array, NDArray[np.intp], Shares, Array] | None
-    """Leave-one-out errors (n, way) of examples, their classes, their energies and distances (n, way)."""
+    smaller: dict[str, tuple[float, float]]
+    """Error and squared distance of examples from as many photos as the smallest class has, by content key."""
+    left_out: tuple[Array, NDArray[np.intp], Shares, Array, Shares] | None
+    """Leave-one-out errors (n, way) of examples, their classes, energies and distances (n, way), and error and distance
+    (n, 2) for their class as if it were as small as the smallest; negative if not computed."""
     looks: dict[str, bytes]
     """Perceptual hash of each example by content key."""
 
@@ -161,6 +164,8 @@ def describes(form: EnrolledForm, state: State, extractor: Extractor) -> bool:
         and form.left_out[1].dtype == np.intp
         and _are(form.left_out[1], (n,), 0, way - 1)
         and _are(form.left_out[2], (n,), 0)
+        and _are(form.left_out[4], (n, 2), -1)
+        and form.smaller.keys() <= holders.keys()
         and _are_looks(form.looks, holders)
     )
 

@@ -23,7 +23,7 @@ from frn.inference.enrolled_form import (
     store_head,
     stored_head,
 )
-from frn.inference.unknown import Shares, explained
+from frn.inference.unknown import Shares, explained, stride
 from frn.projects.session import (
     ClassEntry,
     State,
@@ -36,9 +36,12 @@ from frn.projects.session import (
 from frn.ridge.enrolment import Array, EnrolledClass, energy, enroll, left_out_location_error
 from frn.ridge.parameters import HeadParameters
 from frn.ridge.tuning import tune_classes
-from frn.ridge.unequal import allowances
+from frn.ridge.unequal import allowances, as_smallest
 
 Keys = tuple[str, ...]
+MAX_SMALLER, SMALLER_COST = 128, 2 * 10**9
+"""Maximum number of examples that are also scored as if their class were as small as the smallest; and that times the
+cube of the rows of such a class. At least 16 are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,8 @@ class Enrollment:
         """Alpha and beta of the enrolled classes, which do not depend on gamma."""
         self._tuned: tuple[list[Keys], HeadParameters] | None = None
         self._allowances: tuple[tuple[object, ...], list[float]] | None = None
+        self._smaller: dict[tuple[Keys, int, int], tuple[float, float]] = {}
+        """Results of `as_smallest` by class, place and number of photos, for the same head as `_classes`."""
 
     def stored(self, state: State) -> EnrolledForm | None:
         """Return the enrolled form of a state if it is stored."""
@@ -97,7 +102,7 @@ class Enrollment:
 
         head, more = self._choose(state, groups, lambda: [pool(keys) for keys in groups])
         if self._of != (head.alpha, head.beta):
-            self._classes, self._of = {}, (head.alpha, head.beta)
+            self._classes, self._smaller, self._of = {}, {}, (head.alpha, head.beta)
         for keys in groups:  # one by one, to save memory
             check()
             if keys not in self._classes:
@@ -113,9 +118,29 @@ class Enrollment:
                 for entry in state.classes
                 for support, row in zip(entry.supports, each[entry.name].own_errors, strict=True)
             },
+            self._as_smallest(state, head, pool),
             None,
             {},
         )
+
+    def _as_smallest(
+        self, state: State, head: HeadParameters, pool: Callable[[Keys], Maps]
+    ) -> dict[str, tuple[float, float]]:
+        """Return what examples have from as many photos as the smallest class has, by content key."""
+        least = min((len(entry.supports) for entry in state.classes), default=0)
+        larger = [
+            (keys_of(entry), place, least) for entry, place in left_out_places(state) if len(entry.supports) > least
+        ]
+        r, d = self.extractor.shape
+        most = min(max(16, SMALLER_COST // min(least * r, d) ** 3), MAX_SMALLER) if larger else 1
+        chosen = larger[:: -(-len(larger) // most) or 1]
+        self._smaller = {each: self._smaller[each] for each in chosen if each in self._smaller}
+        for keys in dict.fromkeys(keys for keys, *_ in chosen):
+            maps = pool(keys)
+            for each in chosen:
+                if each[0] == keys and each not in self._smaller:
+                    self._smaller[each] = as_smallest(maps, each[1], least, head)
+        return {keys[place]: self._smaller[keys, place, least] for keys, place, _ in chosen}
 
     def _choose(
         self, state: State, groups: list[Keys], pools: Callable[[], list[Maps]]
@@ -138,6 +163,17 @@ class Enrollment:
 def keys_of(entry: ClassEntry) -> Keys:
     """Return the content keys that determine a class."""
     return tuple(support.key for support in entry.supports)
+
+
+def left_out_places(state: State) -> list[tuple[ClassEntry, int]]:
+    """Return the classes and places of the examples for leave-one-out: an even selection if there are many.
+
+    Classes with a single photo have none.
+    """
+    places = [
+        (entry, place) for entry in state.classes for place in range(len(entry.supports)) if len(entry.supports) > 1
+    ]
+    return places[:: stride(len(places), state.search)]
 
 
 def listed_state(classes: Mapping[str, Sequence[Path]], others: Sequence[Path] = ()) -> State:

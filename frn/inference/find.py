@@ -212,8 +212,8 @@ class Finder:
         store: FeatureStore | None,
         *,
         whole: bool = False,
-    ) -> tuple[Array, NDArray[np.intp], Array, Array]:
-        """Return errors (n, way), classes (n,), energies (n,) and distances (n, way) of examples as new photos.
+    ) -> tuple[Array, NDArray[np.intp], Array, Array, Array]:
+        """Return what `EnrolledForm.left_out` holds of examples as new photos, without results for smaller classes.
 
         The whole photo of each is searched with its class enrolled without it or, with `whole`, classified whole.
         """
@@ -241,7 +241,7 @@ class Finder:
             errors[row, own] = ClassScorer([each]).class_error(maps[row, None])[0, 0]
             offset = maps[row].mean(0, dtype=np.float64) - each.centre
             distances[row, own] = np.square(offset).sum() / together.centres.scale
-        return errors, labels, energy(maps), distances
+        return errors, labels, energy(maps), distances, np.full((len(labels), 2), -1.0)
 
     def all_windows(self, maps: Maps, scorer: ClassScorer, own: int | None = None) -> Iterator[Window]:
         """Yield all windows of a map (H, W, d)."""

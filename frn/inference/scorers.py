@@ -53,6 +53,12 @@ class Scorer(Protocol):
     def distances(self, maps: Maps, keys: Sequence[Key]) -> Array:
         """Return distances (n, way) from maps (n, r, d) to the classes' centres; examples by leave-one-out."""
 
+    def smaller(self, keys: Sequence[Key]) -> Shares:
+        """Return errors and distances (n, 2) of examples for their class as if it were as small as the smallest.
+
+        They are negative if they are not known.
+        """
+
     def location_errors(self, maps: Maps, key: Key) -> Floats:
         """Return the squared error of each location of a map (r, d) by each class, (r, way); examples leave-one-out."""
 
@@ -74,6 +80,7 @@ class Reconstruction:
         self.head, self.classes, self.own_errors = form.head, form.classes, form.own_errors
         self._joined = joined
         self._columns = {name: column for column, name in enumerate(self.names)}
+        self._smaller = form.smaller
         counts = Counter(name for name, _ in form.own_errors.values())
         self._counts = [counts[name] for name in self.names]
 
@@ -106,6 +113,11 @@ class Reconstruction:
     def distances(self, maps: Maps, keys: Sequence[Key]) -> Array:
         labels = [self._columns[self.own_errors[key][0]] if key in self.own_errors else None for key in keys]
         return without_itself(self.joined.centres.distance(maps), labels, self._counts)
+
+    def smaller(self, keys: Sequence[Key]) -> Shares:
+        scale = self.joined.centres.scale
+        found = [self._smaller.get(key or "") for key in keys]
+        return np.array([(each[0], each[1] / scale) if each else (-1.0, -1.0) for each in found]).reshape(-1, 2)
 
     def location_errors(self, maps: Maps, key: Key) -> Floats:
         error = self.joined.location_error(maps[None])[0]
@@ -216,6 +228,9 @@ class Comparison:
 
     def distances(self, maps: Maps, keys: Sequence[Key]) -> Array:
         return np.ones((len(maps), len(self.names)))  # other heads need not compare mean locations
+
+    def smaller(self, keys: Sequence[Key]) -> Shares:
+        return np.full((len(keys), 2), -1.0)
 
     def location_errors(self, maps: Maps, key: Key) -> Floats:
         raise FrnError(f"a {self._head.method} model has no error maps. Use one trained with --method frn.")

@@ -65,6 +65,18 @@ def allowances(pools: Sequence[NDArray[np.floating]], head: HeadParameters) -> l
     return (SHARE * slope * growth).tolist()
 
 
+def as_smallest(pool: NDArray[np.floating], place: int, least: int, head: HeadParameters) -> tuple[float, float]:
+    """Return what a support at this place of a class (k, r, d) has from only `least` of the others: error and distance.
+
+    The distance between mean locations is squared. The others are the ones half-way round the class, because neighbours
+    are often alike.
+    """
+    steps = 1 + ((len(pool) - 2) // 2 + np.arange(least)) % (len(pool) - 1)
+    fewer, photo = enroll(pool[(place + steps) % len(pool)], head), pool[place, None]
+    offset = photo.mean((0, 1), dtype=np.float64) - fewer.centre
+    return float(ClassScorer([fewer]).class_error(photo)[0, 0]), float(offset @ offset)
+
+
 def slope(more: Sequence[float], counts: Sequence[int]) -> float:
     """Return the allowance per unit of log k, from those of classes with `counts` photos."""
     return max((a / float(np.log(k / min(counts))) for a, k in zip(more, counts, strict=True) if a), default=0.0)

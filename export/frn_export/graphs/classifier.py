@@ -230,6 +230,11 @@ def _write_known(
     weights = np.array([[rule.weights[place]] for place in terms], np.float32)
     score = graph.node("MatMul", graph.node("Concat", *terms.values(), axis=1), graph.constant(weights))
     score = graph.node("Add", score, graph.constant(rule.bias))
+    if rule.offsets:  # as `unknown.mean_offsets`
+        roots = graph.node("Sqrt", chances)
+        total = graph.node("ReduceSum", roots, graph.ints(1), keepdims=1)
+        added = graph.node("MatMul", roots, graph.constant(np.array([rule.offsets], np.float32).T))
+        score = graph.node("Add", score, graph.node("Div", added, total))
     chance = graph.node("Sigmoid", graph.node("Reshape", score, graph.ints(-1)))
     inner = graph.node("Mul", chance, graph.constant(1 - 2 * rule.margin))
     return graph.node("Add", inner, graph.constant(rule.margin))

@@ -86,14 +86,14 @@ export class Model {
     const weights = found.map(({ error }) => Math.exp(-this.page.gamma * (error - least)));
     const total = weights.reduce((sum, weight) => sum + weight, 0);
     found.forEach((entry, i) => (entry.probability = weights[i] / total));
-    const known = this.#known(found, energy, this.#distances(map, classes));
+    const known = this.#known(found, energy, this.#distances(map, classes), classes.map(({ shots }) => shots));
     found.forEach((entry) => (entry.known = known));
     return found.sort((a, b) => a.error - b.error);
   }
 
   // The probability that a photo belongs to one of the classes, as `KnownRule.known` of frn/inference/unknown.py; NaN if
   // it cannot be known.
-  #known(found, energy, distances) {
+  #known(found, energy, distances, shots) {
     const { weights, bias, margin } = this.page.rule;
     if (!weights.length) return NaN;
     const log = (error) => Math.log(Math.max((error + 1e-12) / (energy + 1e-12), 1e-4));
@@ -107,7 +107,12 @@ export class Model {
       Math.log(found[ranked[0]].probability),
     ];
     const terms = [-best, ...compared, Math.max(...near), near[ranked[0]]];
-    return margin + (1 - 2 * margin) / (1 + Math.exp(-terms.reduce((sum, term, i) => sum + weights[i] * term, bias)));
+    // The mean of what classes with few photos add, as in `mean_offsets`.
+    const most = Math.max(...shots);
+    const roots = found.map(({ probability }) => Math.sqrt(probability));
+    const added = roots.reduce((sum, root, i) => sum + root * Math.log(most / shots[i]), 0) * this.page.offset;
+    const start = bias + added / roots.reduce((sum, root) => sum + root, 0);
+    return margin + (1 - 2 * margin) / (1 + Math.exp(-terms.reduce((sum, term, i) => sum + weights[i] * term, start)));
   }
 
   // Squared distances from the mean of a map's feature vectors to the classes (`Centres.distance` in frn/ridge/enrolment.py).

@@ -112,6 +112,8 @@ def _compare(classifier: Classifier, graphs: Mapping[str, bytes]) -> Difference:
 def _description(classifier: Classifier, feature_maps: Mapping[str, Maps]) -> dict[str, object]:
     extractor, head = classifier.extractor, classifier.head
     transform = extractor.transform
+    counts = [len(maps) for maps in feature_maps.values()]
+    rule = classifier.rule if classifier.classes else NEVER
     return {
         "frn": __version__,
         "grid": extractor.grid,
@@ -119,10 +121,9 @@ def _description(classifier: Classifier, feature_maps: Mapping[str, Maps]) -> di
         "crop": {"size": transform.size, "length": transform.length, "square": transform.square}
         | {"own": transform.resize is None},
         "gamma": head.gamma,
-        "slope": slope(
-            [one.allowance for one in classifier.classes.values()], [len(maps) for maps in feature_maps.values()]
-        ),
-        "rule": asdict(classifier.rule if classifier.classes else NEVER),
+        "slope": slope([one.allowance for one in classifier.classes.values()], counts),
+        "rule": asdict(rule),
+        "offset": max(rule.offsets) / float(np.log(max(counts) / min(counts))) if rule.offsets else 0.0,
         "classes": [
             {"name": name, "shots": len(maps), "centre": classifier.classes[name].centre.tolist()}
             for name, maps in feature_maps.items()

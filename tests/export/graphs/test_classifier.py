@@ -164,8 +164,12 @@ def test_classifier_file_gives_the_same_answers_as_the_classifier(features: byte
 
 @pytest.mark.parametrize("way", [1, 2, 9])
 @pytest.mark.parametrize("weights", [(), (1.0, 0.5, 0.25, 0.7, 0.3, 0.2)])
-def test_classifier_file_knows_photos_as_the_rule_does(features: bytes, way: int, weights: tuple[float, ...]) -> None:
-    rule = KnownRule(weights, -1.0, 1.0, 0.4, 0.1)
+@pytest.mark.parametrize("unequal", [False, True])
+def test_classifier_file_knows_photos_as_the_rule_does(
+    features: bytes, way: int, weights: tuple[float, ...], unequal: bool
+) -> None:
+    offsets = tuple(range(way)) if unequal else ()
+    rule = KnownRule(weights, -1.0, 1.0, 0.4, 0.1, offsets)
     draws, extractor = np.random.default_rng(0), Extractor(features, "m", threads=1)
     classes = {f"{number}": enroll(draws.random((2, *extractor.shape)), HeadParameters(1.0)) for number in range(way)}
     pixels = draws.integers(0, 255, (40, 50, 3), dtype=np.uint8)

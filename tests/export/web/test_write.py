@@ -31,8 +31,9 @@ def test_page_states_its_model_its_crop_and_its_rule(classifier: Classifier, tmp
     write_page(classifier, tmp_path / "page", RUNTIME, replace=False)
     told = json.loads((tmp_path / "page" / "page.json").read_text())
     assert told["channels"] == 64
+    assert told["offset"] == 0
     assert told["crop"] == {"size": 32, "length": 35, "square": False, "own": True}
-    assert KnownRule(**{**told["rule"], "weights": tuple(told["rule"]["weights"])}) == classifier.rule
+    assert KnownRule(**{**told["rule"], "weights": tuple(told["rule"]["weights"]), "offsets": ()}) == classifier.rule
     assert told["gamma"] == classifier.head.gamma
     assert re.search('"[0-9a-f]{16}"', (tmp_path / "page" / "sw.js").read_text())
     empty = Classifier(load_extractor("conv4", "cpu"))
@@ -41,7 +42,7 @@ def test_page_states_its_model_its_crop_and_its_rule(classifier: Classifier, tmp
     assert (told["rule"]["weights"], told["classes"]) == ([], [])
 
 
-def test_page_has_the_slope_of_the_allowances_of_unequal_classes(tmp_path: Path) -> None:
+def test_page_has_the_allowances_and_offsets_of_unequal_classes(tmp_path: Path) -> None:
     homes = sorted((assets_folder() / "samples" / "moths").iterdir())[:3]
     unequal = Classifier(load_extractor("conv4", "cpu"))
     unequal.enroll({home.name: sorted(home.iterdir())[: 1 + 2 * place] for place, home in enumerate(homes)})
@@ -49,6 +50,9 @@ def test_page_has_the_slope_of_the_allowances_of_unequal_classes(tmp_path: Path)
     page = json.loads((tmp_path / "page" / "page.json").read_text())
     allowances = [one.allowance for one in unequal.classes.values()]
     assert allowances[2] > allowances[0] == 0
+    offsets = [page["offset"] * math.log(5 / entry["shots"]) for entry in page["classes"]]
+    assert offsets == pytest.approx(unequal.rule.offsets)
+    assert offsets[0] > 0
     assert [page["slope"] * math.log(entry["shots"]) for entry in page["classes"]] == pytest.approx(allowances)
 
 

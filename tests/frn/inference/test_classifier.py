@@ -271,7 +271,7 @@ def test_only_classes_of_two_or_more_photos_are_left_out(moths: Path) -> None:
     assert {name: len(shares) for name, shares in classifier.leave_one_out.items()} == {names[1]: 2, names[2]: 2}
     assert [photo.path for photo in classifier.left_out_photos] == [*homes[1][1][:2], *homes[2][1][:2]]
     assert classifier.left_out is not None
-    errors, labels, energies, distances = classifier.left_out
+    errors, labels, energies, distances, _ = classifier.left_out
     assert (errors.shape, distances.shape, energies.shape) == ((4, 3), (4, 3), (4,))
     assert labels.tolist() == [1, 1, 2, 2]
     shares = 1 - errors[np.arange(4), labels] / energies

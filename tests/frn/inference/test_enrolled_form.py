@@ -191,7 +191,7 @@ def test_a_form_that_is_not_whole_is_absent(extractor: Extractor, enrolled: Enro
     for _ in range(400):
         assert from_bytes(mutate([data], generator), key, EnrolledForm) in (None, form)
     name, enrolled_class = next(iter(form.classes.items()))
-    errors, labels, energies, distances = form.left_out or pytest.fail("no leave-one-out")
+    errors, labels, energies, distances, smaller = form.left_out or pytest.fail("no leave-one-out")
     wrong: dict[str, list[Any]] = {
         "classes": [
             {},
@@ -205,14 +205,16 @@ def test_a_form_that_is_not_whole_is_absent(extractor: Extractor, enrolled: Enro
         ],
         "leave_one_out": [{}, {each: shares + 1 for each, shares in form.leave_one_out.items()}],
         "own_errors": [{}, {each: (label, row[1:]) for each, (label, row) in form.own_errors.items()}],
+        "smaller": [{"x": (0.5, 0.5)}],
         "looks": [dict.fromkeys(form.looks, b""), {"x": bytes(20)}],
         "left_out": [
             None,
-            (errors[1:], labels, energies, distances),
-            (errors, labels + 9, energies, distances),
-            (errors, labels.astype(np.float64), energies, distances),
-            (errors, labels, -1 - energies, distances),
-            (errors, labels, energies, distances * np.nan),
+            (errors[1:], labels, energies, distances, smaller),
+            (errors, labels + 9, energies, distances, smaller),
+            (errors, labels.astype(np.float64), energies, distances, smaller),
+            (errors, labels, -1 - energies, distances, smaller),
+            (errors, labels, energies, distances * np.nan, smaller),
+            (errors, labels, energies, distances, smaller * np.nan),
         ],
     }
     for field, values in wrong.items():

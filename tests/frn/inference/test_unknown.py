@@ -280,6 +280,24 @@ def test_few_examples_make_nothing_certain() -> None:
         assert far == pytest.approx(1 - 0.5 / (4 * k + 1))
 
 
+def test_photos_of_classes_with_few_photos_are_known() -> None:
+    """Their errors are larger, which examples of other classes show if their class is as small."""
+    (errors, energies, distances), labels = examples(0.5, way=3)
+    smaller = np.column_stack([errors[np.arange(90), labels] + 0.4, np.ones(90)])
+    smaller[:5] = -1
+    rules = [
+        calibrate((errors, energies, distances), labels, HEAD.gamma, counts=counts, smaller=each).rule
+        for counts, each in (((30, 30, 30), None), ((1, 6, 36), smaller))
+    ]
+    least, some, none = rules[1].offsets
+    assert least > 0 == none
+    assert some == pytest.approx(least / 2)
+    few = np.array([[0.9, 1.1, 1.1]]), np.array([2.0]), np.ones((1, 3))
+    assert [bool(rule.known(few)[0] < rule.threshold) for rule in rules] == [True, False]
+    without = replace(rules[1], offsets=())
+    np.testing.assert_array_equal(without.known(few), rules[0].known(few))
+
+
 def test_distances_without_an_end_are_far_away() -> None:
     """The centre of a class without its only photo is infinitely far."""
     errors, energies, _ = examples(0.5)[0]

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from frn.ridge.enrolment import ClassScorer, energy, enroll
 from frn.ridge.parameters import HeadParameters
 from frn.ridge.tuning import Prior, TuningEpisode, tune, tune_by_leave_one_out
-from frn.ridge.unequal import allowances, enroll_all, slope, without_one
+from frn.ridge.unequal import allowances, as_smallest, enroll_all, slope, without_one
 
 HEAD, R, D = HeadParameters(1.0), 9, 64
 
@@ -36,6 +36,15 @@ def test_allowances_grow_with_the_logarithm_of_the_number_of_photos() -> None:
     assert slope(more, counts) * np.log(8) == pytest.approx(more[3])
     assert without_one(more[1], 2, 1) == 0  # without one of its two photos, it has as few as the smallest class
     assert without_one(more[2], 4, 1) == pytest.approx(slope(more, counts) * np.log(3))
+
+
+@pytest.mark.parametrize(("count", "least", "others"), [(6, 1, [5]), (6, 2, [5, 0]), (3, 2, [0, 1]), (2, 1, [1])])
+def test_support_from_as_few_others_as_the_smallest_class_has(count: int, least: int, others: list[int]) -> None:
+    pool, place = photos(0, count, 0), 2 if count > 2 else 0
+    fewer = enroll(pool[others], HEAD)
+    error, distance = as_smallest(pool, place, least, HEAD)
+    assert error == ClassScorer([fewer]).class_error(pool[place, None])[0, 0]
+    assert distance == pytest.approx(np.square(pool[place].mean(0) - pool[others].mean((0, 1))).sum(), rel=1e-5)
 
 
 def test_small_classes_keep_their_photos() -> None:

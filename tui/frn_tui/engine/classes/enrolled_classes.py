@@ -201,7 +201,7 @@ class EnrolledClasses:
             errors = self._reconstruct_all(scorer, groups, maps, job.check)
         distances = classifier.scorer.distances(np.concatenate([*self._means.values()])[:, None], keys)
         energies = classifier.scorer.energy(np.stack([maps[key] for key in keys]))
-        rows, classifier.left_out = _left_out(groups, energies, errors, distances)
+        rows, classifier.left_out = _left_out(groups, energies, errors, distances, classifier.scorer.smaller(keys))
         counted = [keys[row] for row in rows]
         if self._subjects and enrollment is not None:
             if stored := enrollment.stored(state):
@@ -311,15 +311,17 @@ def _ends(groups: Sequence[Keys]) -> NDArray[np.intp]:
     return np.cumsum([len(group) for group in groups])[:-1]
 
 
-def _left_out(groups: Sequence[Keys], energies: Shares, errors: Array, distances: Array) -> tuple[list[int], LeftOut]:
+def _left_out(
+    groups: Sequence[Keys], energies: Shares, errors: Array, distances: Array, smaller: Shares
+) -> tuple[list[int], LeftOut]:
     """Return the examples for leave-one-out, and what `Classifier.left_out` holds of them.
 
-    The errors and distances (n, way) are those of all examples, by leave-one-out.
+    The errors and distances (n, way) are those of all examples, by leave-one-out; `smaller` (n, 2) is `Scorer.smaller`.
     """
     owners = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
     rows = [row for row, label in enumerate(owners.tolist()) if len(groups[label]) > 1]
     rows = [row for row in rows[:: stride(len(rows))] if np.isfinite(errors[row]).all()]
-    return rows, (errors[rows], owners[rows], energies[rows], distances[rows])
+    return rows, (errors[rows], owners[rows], energies[rows], distances[rows], smaller[rows])
 
 
 def _compare(

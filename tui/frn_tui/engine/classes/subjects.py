@@ -142,8 +142,8 @@ class Subjects:
             return waiting
         if examples:
             rows = [self._left_out[support.key] for support in examples]
-            errors, labels, energies, distances = map(np.concatenate, zip(*rows, strict=True))
-            classifier.complete(state, form, (errors, labels, energies, distances))
+            errors, labels, energies, distances, smaller = map(np.concatenate, zip(*rows, strict=True))
+            classifier.complete(state, form, (errors, labels, energies, distances, smaller))
         return 0
 
     def read(self, classifier: Classifier, job: Job, names: Iterable[str]) -> Iterator[tuple[str, Embedded | FrnError]]:
