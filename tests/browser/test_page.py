@@ -1,8 +1,10 @@
 """The page from `frn export --web` gives the same answers as Python, learns from corrections, and works offline."""
 
+import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,9 @@ from typer.testing import CliRunner
 from frn.cli.main import app
 from frn.estimator.loading import load_classifier
 from frn.inference.classifier import Classifier, Prediction
+from frn.inference.enrolled_form import as_project_head
 from frn.models.zoo import assets_folder
+from frn.ridge.parameters import HeadParameters
 
 SAMPLES = assets_folder() / "samples"
 RUNTIME = Path(os.environ.get("FRN_ORT_WEB", "onnxruntime-web-1.30.0.tgz"))
@@ -29,9 +33,13 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
+    return export(tmp_path)
+
+
+def export(tmp_path: Path, *options: str) -> Path:
     out = tmp_path / "page"
     (tmp_path / RUNTIME.name).symlink_to(RUNTIME.resolve())
-    words = ["export", "--web", out, "--classes", SAMPLES / "moths", "--model", MODEL]
+    words = ["export", "--web", out, "--classes", SAMPLES / "moths", "--model", MODEL, *options]
     assert CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False).exit_code == 0
     return out
 
@@ -55,11 +63,9 @@ def answers(browser: Any) -> dict[str, dict[str, str]]:
     return {card["photo"]: card for card in cards}
 
 
-def assert_equal(card: dict[str, str], expected: Prediction) -> None:
+def assert_same_answer(card: dict[str, str], expected: Prediction, error: float = 1e-3) -> None:
     assert card["label"] == expected.label
-    assert float(card["probability"]) == pytest.approx(expected.probabilities[expected.label], abs=1e-3)
-    assert float(card["known"]) == pytest.approx(expected.known, abs=2e-3)
-    assert card["unknown"] == str(expected.unknown).lower()
+    assert float(card["probability"]) == pytest.approx(expected.probabilities[expected.label], abs=error)
 
 
 def test_page_classifies_learns_from_corrections_and_remembers_them(
@@ -70,6 +76,7 @@ def test_page_classifies_learns_from_corrections_and_remembers_them(
 
     photos = sorted(path for path in PHOTOS.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg", ".png"))[:200]
     classifier, _ = load_classifier(SAMPLES / "moths", MODEL, "cpu")
+    head = classifier.head
     browser = show(serve(folder))
     assert "thread" in wait_for(browser, "Ready")
     assert browser.execute_script("return crossOriginIsolated")
@@ -79,7 +86,9 @@ def test_page_classifies_learns_from_corrections_and_remembers_them(
     shown = answers(browser)
     for path, expected in classifier.classify(photos):
         assert isinstance(expected, Prediction)
-        assert_equal(shown[path.name], expected)
+        assert_same_answer(shown[path.name], expected)
+        assert float(shown[path.name]["known"]) == pytest.approx(expected.known, abs=2e-3)
+        assert shown[path.name]["unknown"] == str(expected.unknown).lower()
 
     # A correction adds an example to its class.
     wrong, right = photos[0], "tailed footman"
@@ -89,7 +98,7 @@ def test_page_classifies_learns_from_corrections_and_remembers_them(
     wait_for(browser, f"{wrong.name} is now an example of {right}")
     members = {entry.name: [support.path for support in entry.supports] for entry in classifier.state.classes}
     members[right].append(wrong)
-    check(browser, classifier, members, photos)
+    check(browser, classifier, head, members, photos)
 
     # A class that the visitor adds takes effect at once.
     mine = tmp_path / "mine"
@@ -98,21 +107,25 @@ def test_page_classifies_learns_from_corrections_and_remembers_them(
     browser.find_element(By.ID, "name").send_keys("my <b>moth</b>")
     browser.find_element(By.ID, "examples").send_keys("\n".join(map(str, own)))
     wait_for(browser, "3 photos added to my <b>moth</b>")
-    check(browser, classifier, members | {"my <b>moth</b>": own}, photos)
+    check(browser, classifier, head, members | {"my <b>moth</b>": own}, photos)
     browser.find_element(By.ID, "undo").click()
     wait_until_shots(browser, {name: len(paths) for name, paths in members.items()})
-    check(browser, classifier, members, photos)
+    check(browser, classifier, head, members, photos)
     assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
     assert browser.get_log("browser") == []
 
 
-def check(browser: Any, classifier: Classifier, members: dict[str, list[Path]], photos: list[Path]) -> None:
-    """The page gives the same answers as Python with the same classes."""
+def check(
+    browser: Any, classifier: Classifier, head: HeadParameters, members: dict[str, list[Path]], photos: list[Path]
+) -> None:
+    """The page gives the same answers as Python with the same classes; it keeps its head and its allowances."""
     classifier.enroll(members)
+    state = classifier.state
+    classifier.enroll_state(replace(state, head=as_project_head(head, state, classifier.extractor)))
     shown = answers(browser)
     for path, expected in classifier.classify(photos):
         assert isinstance(expected, Prediction)
-        assert_equal(shown[path.name], expected)
+        assert_same_answer(shown[path.name], expected, 0.03)
 
 
 def wait_until_shots(browser: Any, wanted: dict[str, int]) -> None:
@@ -142,3 +155,35 @@ def test_page_opens_offline_with_learned_classes(
     browser.find_element(By.ID, "files").send_keys(str(query))
     wait_for(browser, "1 of 1 photos classified")
     assert browser.execute_script("return document.documentElement.scrollWidth") == 390
+
+
+@pytest.mark.parametrize("options", [(), ("--examples",)])
+def test_page_names_the_parts_that_explain_names(
+    options: tuple[str, ...], tmp_path: Path, serve: Callable[[Path], str], show: Callable[..., Any]
+) -> None:
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    query = next((SAMPLES / "queries").iterdir())
+    browser = show(serve(export(tmp_path, *options)))
+    wait_for(browser, "Ready")
+    browser.find_element(By.ID, "files").send_keys(str(query))
+    wait_for(browser, "1 of 1 photos classified")
+    svg, panel = browser.find_element(By.CSS_SELECTOR, ".why"), browser.find_element(By.ID, "why")
+    browser.execute_script("arguments[0].focus()", svg)
+    WebDriverWait(browser, WAIT).until(lambda _: panel.is_displayed())
+    words = ["explain", SAMPLES / "moths", query, "--model", MODEL, "--json", "--out", tmp_path / "x.png"]
+    drawn = json.loads(CliRunner().invoke(app, [str(word) for word in words]).stdout)
+    assert svg.get_attribute("aria-label") == drawn["why"]
+    for number, part in enumerate(drawn["parts"], 1):
+        assert f"part {number} of {len(drawn['parts'])}" in panel.text
+        shares = [100 * source["share"] for sources in part["from"].values() for source in sources]
+        shown = [line for line in panel.text.splitlines() if line[0].isdigit()]
+        assert [int(line.split("%")[0]) for line in shown] == pytest.approx(shares, abs=0.6)
+        names = [Path(source["image"]).name for sources in part["from"].values() for source in sources]
+        assert [line.partition(" ")[2] for line in shown] == [""] * len(names) if options else names
+        browser.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
+    browser.switch_to.active_element.send_keys(Keys.ESCAPE)
+    assert not panel.is_displayed()
+    assert browser.get_log("browser") == []

@@ -38,30 +38,23 @@ const round = (value, steps) => Math.round(value * steps) / steps;
 
 // How a class rebuilds a map: errors and energies of the cells, and what it explains of parts, from which example parts.
 function rebuild(map, { name, maps, photos, allowance }, [h, w], d, { lambda, floor, rho }) {
-  const r = h * w, k = maps.length, p = k * r;
+  const r = h * w, k = maps.length, p = k * r, query = Float64Array.from(map);
   const pool = new Float64Array(p * d);
   maps.forEach((each, i) => pool.set(each, i * r * d));
-  const seen = products(pool, map, p, r, d); // p, r
+  const seen = products(query, pool, r, p, d), columns = transposed(pool, p, d);
   const lam = (p / d) * lambda + floor;
-  // Weights w = rho (S S^T + lam I)^-1 S q, or the same from the moments S^T S if these are smaller.
-  let weights;
-  if (p <= d) weights = solve(products(pool, pool, p, p, d), lam, Float64Array.from(seen), p, r);
-  else {
-    const columns = transposed(pool, p, d);
-    weights = products(pool, transposed(solve(products(columns, columns, d, d, p), lam, transposed(map, r, d), d, r), d, r), p, r, d);
-  }
-  const taken = seen.map((product, i) => rho * weights[i] * product); // p, r
+  // Weights w = rho q S^T (S S^T + lam I)^-1, or the same from the moments S^T S if these are smaller.
+  const weights = p <= d
+    ? solve(gram(pool, p, d), lam, Float64Array.from(seen), p, r)
+    : products(solve(gram(columns, d, p), lam, Float64Array.from(query), d, r), pool, r, p, d);
+  const rebuilt = products(weights, columns, r, d, p);
+  const taken = seen.map((product, i) => rho * weights[i] * product); // r, p
   const errors = new Float64Array(r), energies = new Float64Array(r);
-  for (let cell = 0; cell < r; cell++) {
-    for (let c = 0; c < d; c++) {
-      const value = map[cell * d + c];
-      let rebuilt = 0;
-      for (let j = 0; j < p; j++) rebuilt += weights[j * r + cell] * pool[j * d + c];
-      errors[cell] += (value - rho * rebuilt) ** 2;
-      energies[cell] += value ** 2;
-    }
-    errors[cell] += allowance * energies[cell];
-  }
+  query.forEach((value, i) => {
+    const cell = Math.floor(i / d);
+    errors[cell] += (value - rho * rebuilt[i]) ** 2 + allowance * value ** 2;
+    energies[cell] += value ** 2;
+  });
   const inside = ([x, y, wide, high]) =>
     Array.from({ length: wide * high }, (_, i) => (y + Math.floor(i / wide)) * w + x + (i % wide));
 
@@ -74,7 +67,7 @@ function rebuild(map, { name, maps, photos, allowance }, [h, w], d, { lambda, fl
   // The example parts with the largest shares that do not overlap.
   function sources(box) {
     const cells = inside(box);
-    const origin = Float64Array.from({ length: p }, (_, j) => sum(cells.map((cell) => taken[j * r + cell])));
+    const origin = Float64Array.from({ length: p }, (_, j) => sum(cells.map((cell) => taken[cell * p + j])));
     const total = sum(origin);
     const [high, wide] = [h, w].map((length) => Math.max(1, Math.ceil(SIDE * length)));
     const windows = [];
@@ -90,7 +83,7 @@ function rebuild(map, { name, maps, photos, allowance }, [h, w], d, { lambda, fl
     }
     return chosen;
   }
-  return { name, errors, energies, explained, sources, origins: transposed(taken, p, r), size: p };
+  return { name, errors, energies, explained, sources, origins: taken, size: p };
 }
 
 const overlap = (a, b) => [0, 1].every((i) => Math.abs(2 * (a[i] - b[i]) + a[i + 2] - b[i + 2]) < a[i + 2] + b[i + 2]);
@@ -171,13 +164,24 @@ function products(a, b, m, n, d) {
   return out;
 }
 
+// A A^T (m, m) of A (m, d).
+function gram(a, m, d) {
+  const out = new Float64Array(m * m);
+  for (let i = 0; i < m; i++) for (let j = 0; j <= i; j++) {
+    let total = 0;
+    for (let c = 0; c < d; c++) total += a[i * d + c] * a[j * d + c];
+    out[i * m + j] = out[j * m + i] = total;
+  }
+  return out;
+}
+
 function transposed(a, m, n) {
   const out = new Float64Array(m * n);
   for (let i = 0; i < m; i++) for (let j = 0; j < n; j++) out[j * m + i] = a[i * n + j];
   return out;
 }
 
-// Return (A + lam I)^-1 B of symmetric A (n, n) and B (n, m) by Cholesky; both are overwritten.
+// Return B (A + lam I)^-1 of symmetric A (n, n) and B (m, n) by Cholesky; both are overwritten.
 function solve(a, lam, b, n, m) {
   for (let i = 0; i < n; i++) {
     a[i * n + i] += lam;
@@ -187,11 +191,17 @@ function solve(a, lam, b, n, m) {
       a[i * n + j] = i === j ? Math.sqrt(total) : total / a[j * n + j];
     }
   }
-  for (const [from, to, step] of [[0, n, 1], [n - 1, -1, -1]]) {
-    for (let i = from; i !== to; i += step) for (let column = 0; column < m; column++) {
-      let total = b[i * m + column];
-      for (let c = from; c !== i; c += step) total -= a[step > 0 ? i * n + c : c * n + i] * b[c * m + column];
-      b[i * m + column] = total / a[i * n + i];
+  const upper = transposed(a, n, n);
+  for (let row = 0; row < m * n; row += n) {
+    for (let i = 0; i < n; i++) {
+      let total = b[row + i];
+      for (let c = 0; c < i; c++) total -= a[i * n + c] * b[row + c];
+      b[row + i] = total / a[i * n + i];
+    }
+    for (let i = n - 1; i >= 0; i--) {
+      let total = b[row + i];
+      for (let c = i + 1; c < n; c++) total -= upper[i * n + c] * b[row + c];
+      b[row + i] = total / upper[i * n + i];
     }
   }
   return b;

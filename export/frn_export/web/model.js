@@ -32,10 +32,13 @@ export class Model {
     this.d = page.channels;
   }
 
-  // The exported classes: { name, exported: index, shots, centre, maps: null until they are needed }.
+  // The exported classes: { name, exported: index, shots, centre, maps: null until they are needed, photos }, where a
+  // photo is { name, src: its thumbnail or null }.
   exportedClasses() {
-    return this.page.classes.map(({ name, shots, centre }, index) => ({
+    let number = 0;
+    return this.page.classes.map(({ name, shots, centre, photos }, index) => ({
       name, exported: index, shots, centre, maps: null,
+      photos: photos.map((photo) => ({ name: photo, src: this.page.thumbnails ? `examples/${number++}.jpg` : null })),
     }));
   }
 
@@ -56,15 +59,19 @@ export class Model {
     return new Float32Array(feature_map.data);
   }
 
+  // The share of a photo that each class may explain because it has more photos than the smallest one, as in
+  // frn/ridge/unequal.py.
+  allowances(classes, fewest) {
+    return classes.map(({ shots }) => this.page.slope * Math.log(Math.max(shots, fewest) / fewest));
+  }
+
   // Score a feature map with all classes, best first: { name, error, explained, probability, known, errorMap }.
-  async score(map, classes) {
+  async score(map, classes, fewest) {
     const found = new Array(classes.length);
     const energy = square(map) / this.r;
-    // What a class may explain of any photo because it has more photos, as in frn/ridge/unequal.py.
-    const fewest = Math.min(...classes.map(({ shots }) => shots));
-    const allowed = ({ shots }) => this.page.slope * Math.log(shots / fewest) * energy;
+    const allowed = this.allowances(classes, fewest);
     const note = (place, errorMap) => {
-      const error = errorMap.reduce((sum, value) => sum + value, 0) / this.r + allowed(classes[place]);
+      const error = errorMap.reduce((sum, value) => sum + value, 0) / this.r + allowed[place] * energy;
       found[place] = { name: classes[place].name, error, errorMap, explained: energy ? Math.max(0, 1 - error / energy) : 0 };
     };
     const own = [...classes.keys()].filter((i) => classes[i].exported === null);

@@ -1,5 +1,6 @@
 // The page: classifies photos, and lets visitors add and correct classes.
 
+import { explain } from "./explanation.js";
 import { Model, threads } from "./model.js";
 import { decode, draw } from "./photo.js";
 import { forget, load, save } from "./store.js";
@@ -9,13 +10,23 @@ const by = (id) => document.getElementById(id);
 const status = by("status");
 
 let model;
-let classes = []; // { name, exported: index or null, shots, maps }: never changed in place, so undo is a list
+let classes = []; // { name, exported: index or null, shots, maps, photos }: never changed in place, so undo is a list
 const before = [];
-const answers = []; // { name, map, picture, card, given }
+const answers = []; // { name, map, picture, card, found }
+const pictures = new WeakMap(); // of the visitor's own examples, while the page is open
+const numbers = new Map(); // of the example photos that have been shown
 let work = Promise.resolve(); // one photo at a time, because the graphs share memory
 
 const queue = (task) => (work = work.then(task).catch((error) => say(`Error: ${error.message}`)));
 const say = (text) => (status.textContent = text);
+
+function once(task) {
+  let done = false;
+  return () => {
+    if (!done) task();
+    done = true;
+  };
+}
 
 function element(tag, properties = {}, ...children) {
   const made = Object.assign(document.createElement(tag), properties);
@@ -30,7 +41,7 @@ const percent = (share, digits = 1) => `${(100 * share).toFixed(digits)}%`;
 
 // Classes
 
-const withMaps = (entry, maps) => ({ name: entry.name, exported: null, shots: maps.length, maps });
+const withMaps = (name, maps, photos) => ({ name, exported: null, shots: maps.length, maps, photos });
 
 const mapsOf = async (entry) => entry.maps ?? (await model.exportedMaps(entry.exported));
 
@@ -46,27 +57,37 @@ async function adopt(next) {
   for (const answer of answers) await rescore(answer);
 }
 
-async function addExamples(name, maps) {
-  const known = classes.find((entry) => entry.name === name);
-  const made = withMaps({ name }, [...(known ? await mapsOf(known) : []), ...maps]);
-  await change(known ? classes.map((entry) => (entry === known ? made : entry)) : [...classes, made]);
+// Add photos { name, map, picture } to a class, which may be new.
+async function addExamples(name, added, others = classes) {
+  const known = others.find((entry) => entry.name === name);
+  const photos = added.map(({ name, picture }) => {
+    const photo = { name, src: null };
+    pictures.set(photo, picture);
+    return photo;
+  });
+  const maps = [...(known ? await mapsOf(known) : []), ...added.map(({ map }) => map)];
+  const made = withMaps(name, maps, [...(known?.photos ?? []), ...photos]);
+  await change(known ? others.map((entry) => (entry === known ? made : entry)) : [...others, made]);
+}
+
+const fewest = () => Math.min(...classes.map(({ shots }) => shots));
+
+const placeOf = ({ map }, { maps }) => maps?.findIndex((other) => other.every((value, i) => value === map[i])) ?? -1;
+
+const holderOf = (answer) => classes.find((entry) => placeOf(answer, entry) >= 0);
+
+// The classes without a photo: it is not its own witness, as for examples in `frn classify`.
+function without(answer) {
+  const holder = holderOf(answer);
+  if (!holder) return classes;
+  const place = placeOf(answer, holder), rest = (list) => list.toSpliced(place, 1);
+  const made = holder.shots > 1 ? [withMaps(holder.name, rest(holder.maps), rest(holder.photos))] : [];
+  return classes.flatMap((entry) => (entry === holder ? made : [entry]));
 }
 
 async function correct(answer, name) {
-  let next = classes;
-  if (answer.given) { // an earlier correction put it into another class
-    const holder = next.find((entry) => entry.maps?.includes(answer.map));
-    if (holder?.name === name) return;
-    if (holder) {
-      const rest = holder.maps.filter((map) => map !== answer.map);
-      const made = rest.length ? [withMaps(holder, rest)] : [];
-      next = next.flatMap((entry) => (entry === holder ? made : [entry]));
-    }
-  }
-  const known = next.find((entry) => entry.name === name);
-  const made = withMaps({ name }, [...(known ? await mapsOf(known) : []), answer.map]);
-  answer.given = true;
-  await change(known ? next.map((entry) => (entry === known ? made : entry)) : [...next, made]);
+  if (holderOf(answer)?.name === name) return;
+  await addExamples(name, [answer], without(answer)); // an earlier correction may have put it into another class
   say(`${answer.name} is now an example of ${name}.`);
 }
 
@@ -94,18 +115,59 @@ function showClasses() {
 // Answers
 
 async function rescore(answer) {
-  answer.found = classes.length ? await model.score(answer.map, classes) : [];
+  const others = without(answer);
+  answer.found = others.length ? await model.score(answer.map, others, fewest()) : [];
+  hidePart();
   showAnswer(answer);
 }
 
+// Compute what decided when a visitor first points at a photo or moves to it, and draw its parts.
+async function addParts(svg, { map, found: [best, second] }, others, unknown) {
+  const allowances = model.allowances(others, fewest());
+  const [first, other] = await Promise.all([best, second].map(async (one) => {
+    const place = others.findIndex(({ name }) => name === one?.name), entry = others[place];
+    return entry && { name: entry.name, maps: await mapsOf(entry), photos: entry.photos, allowance: allowances[place] };
+  }));
+  const { why, parts } = explain(map, first, other, model.page, numberOf, unknown);
+  svg.ariaLabel = why;
+  svg.dataset.parts = JSON.stringify(parts);
+  svg.replaceChildren(...parts.map(({ box }) => {
+    const rect = document.createElementNS(svg.namespaceURI, "rect");
+    ["x", "y", "width", "height"].forEach((name, i) => rect.setAttribute(name, box[i]));
+    return rect;
+  }));
+  if (svg.matches(":hover, :focus")) showPart(svg, 0);
+}
+
+// The number of an example photo in the page; it is added with its picture, if it has one.
+function numberOf(photo) {
+  if (!numbers.has(photo)) {
+    const shown = element("span", { title: photo.name });
+    shown.dataset.example = numbers.size;
+    if (photo.src) shown.append(element("img", { src: photo.src, alt: photo.name }));
+    else if (pictures.has(photo)) draw(shown.appendChild(element("canvas")), pictures.get(photo), model.page, null);
+    by("example-photos").append(shown);
+    numbers.set(photo, numbers.size);
+  }
+  return numbers.get(photo);
+}
+
 function showAnswer(answer) {
-  const { card, found, name } = answer;
+  const { card, found, name } = answer, holder = holderOf(answer);
   const best = found[0];
   const unknown = best && best.known < model.page.rule.threshold;
   const canvas = element("canvas", { role: "img", ariaLabel: best ? `${name}: ${unknown ? "unknown" : best.name}` : name });
   draw(canvas, answer.picture, model.page, by("maps").checked ? best?.errorMap : null);
+  const view = element("div", { className: "plain" }, canvas);
+  if (best) {
+    const svg = by("parts").content.firstElementChild.cloneNode();
+    svg.ariaLabel = `why ${name} is ${unknown ? "unknown" : best.name}`;
+    const others = without(answer), start = once(() => queue(() => addParts(svg, answer, others, unknown)));
+    for (const event of ["pointerenter", "focus", "click"]) svg.addEventListener(event, start);
+    view.append(svg);
+  }
   const title = element("p", { className: "title" });
-  if (!best) title.append("No classes yet.");
+  if (!best) title.append(classes.length ? "Its class has no other example." : "No classes yet.");
   else if (unknown) title.append(element("b", { className: "bad", textContent: "unknown" }), `, nearest ${best.name}`);
   else title.append(element("b", { textContent: best.name }), ` ${percent(best.probability)}`);
   const bars = element("ul", { className: "bars" }, ...found.slice(0, BARS).map((entry) => {
@@ -113,7 +175,9 @@ function showAnswer(answer) {
     return element("li", {}, element("span", { textContent: entry.name }), meter, element("span", { textContent: percent(entry.probability) }));
   }));
   const known = best && best.known === best.known ? `${percent(best.known, 0)} known · ` : "";
-  card.replaceChildren(canvas, title, bars, element("p", { className: "faint", textContent: `${known}${name}` }), correction(answer, best, unknown));
+  const example = holder ? [element("p", { className: "faint", textContent: `an example of ${holder.name}, evaluated by leave-one-out` })] : [];
+  const about = element("p", { className: "faint", textContent: `${known}${name}` });
+  card.replaceChildren(view, title, bars, ...example, about, correction(answer, best, unknown));
   Object.assign(card.dataset, { photo: name, label: best?.name ?? "", probability: best?.probability ?? "", known: best?.known ?? "", unknown: Boolean(unknown) });
 }
 
@@ -150,7 +214,7 @@ function classify(files) {
         problems.push(error);
         continue;
       }
-      const answer = { name: file.name, map, picture, card: element("li", { className: "card" }), given: false };
+      const answer = { name: file.name, map, picture, card: element("li", { className: "card" }) };
       answers.push(answer);
       await rescore(answer);
       by("answers").prepend(answer.card);
@@ -161,14 +225,14 @@ function classify(files) {
 
 function learn(name, files) {
   queue(async () => {
-    const maps = [], problems = [];
+    const photos = [], problems = [];
     for (const file of files) {
       say(`Adding ${file.name} to ${name}`);
-      const { map, error } = await read(file);
-      error ? problems.push(error) : maps.push(map);
+      const { map, picture, error } = await read(file);
+      error ? problems.push(error) : photos.push({ name: file.name, map, picture });
     }
-    if (maps.length) await addExamples(name, maps);
-    say([`${maps.length} photos added to ${name}.`, ...problems].join(" "));
+    if (photos.length) await addExamples(name, photos);
+    say([`${photos.length} photos added to ${name}.`, ...problems].join(" "));
   });
 }
 

@@ -1,7 +1,9 @@
 """`frn export --web`: a folder that any file server can host as a classifier running in the browser."""
 
 import hashlib
+import io
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.resources import files
@@ -18,7 +20,11 @@ from frn.features.onnx_runtime import open_session, run_session
 from frn.images.ramp import RAMP
 from frn.inference.classifier import Classifier
 from frn.inference.unknown import NEVER
+from frn.report.explanation_picture import Crops
 from frn.report.heat_maps import MAX_COVER, MIN_COVER
+from frn.report.page import own_file
+from frn.report.parts import SIDE, thumbnail
+from frn.ridge.parameters import LAMBDA_FLOOR
 from frn.ridge.unequal import slope
 from frn.system.file_sets import require_writable_set, write_set
 from frn_export.difference import Difference, compare_answers
@@ -27,8 +33,10 @@ from frn_export.graphs.head import head_graph
 from frn_export.graphs.prepare import preprocess_graph
 from frn_export.web.runtime import BINARY, SERVED, Runtime
 
-SOURCES = ("index.html", "page.css", "page.js", "photo.js", "model.js", "store.js")
+SOURCES = ("index.html", "page.css", "page.js", "photo.js", "model.js", "store.js", "explanation.js")
 """Files of the page that are the same for every model."""
+OF_REPORTS = ("parts.css", "parts.js")
+"""Those that the page shares with reports."""
 WORKER = "sw.js"
 """Service worker that caches the other files for offline use.
 
@@ -37,13 +45,15 @@ The worker contains a checksum of these files, so that browsers notice a new exp
 PAGE = "page.json"
 
 
-def write_page(classifier: Classifier, out: Path, runtime: Runtime | None, *, replace: bool) -> Difference:
+def write_page(
+    classifier: Classifier, out: Path, runtime: Runtime | None, *, thumbnails: bool = False, replace: bool
+) -> Difference:
     """Write the page of a classifier to a folder, replacing an earlier page; it may have no classes yet.
 
-    The page contains the feature maps of the classes, not their photos. It opens only with a runtime. With `replace`,
-    files that frn did not write are also overwritten. Returns the difference between the page's graphs and the
-    classifier, over some examples.
-    Raises FrnError if the folder contains another page, or the graphs differ; then nothing is written.
+    The page contains the feature maps of the examples and the names of their files, and with `thumbnails` small copies
+    of them. It opens only with a runtime. With `replace`, files that frn did not write are also overwritten. Returns
+    the difference between the page's graphs and the classifier, over some examples. Raises FrnError if the folder
+    contains another page, the graphs differ, or a thumbnail cannot be made; then nothing is written.
     """
     if classifier.extractor.head is None:
         raise FrnError(
@@ -61,10 +71,13 @@ def write_page(classifier: Classifier, out: Path, runtime: Runtime | None, *, re
     if feature_maps:
         pooled = np.concatenate([maps.reshape(-1) for maps in feature_maps.values()])
         content["supports.bin"] = pooled.astype("<f4").tobytes()
-    page = _description(classifier, feature_maps)
+    if thumbnails:
+        content |= _thumbnails(classifier)
+    page = _description(classifier, feature_maps) | {"thumbnails": thumbnails}
     page["id"] = _digest({**content, PAGE: json.dumps(page).encode()})
     content[PAGE] = json.dumps(page, ensure_ascii=False).encode()
     content |= {name: (files("frn_export.web") / name).read_bytes() for name in SOURCES}
+    content |= {name: own_file(name).encode() for name in OF_REPORTS}
     if runtime is not None:
         content |= {f"runtime/{SERVED}": runtime.script, f"runtime/{BINARY}": runtime.binary}
         content["runtime/LICENSE"] = runtime.licence.encode()
@@ -77,7 +90,7 @@ def write_page(classifier: Classifier, out: Path, runtime: Runtime | None, *, re
 
 def require_writable_page(out: Path, *, replace: bool = False) -> None:
     """Raise FrnError if files that frn did not write would be overwritten."""
-    require_writable_set(out, (*SOURCES, WORKER, PAGE), replace=replace)
+    require_writable_set(out, (*SOURCES, *OF_REPORTS, WORKER, PAGE), replace=replace)
 
 
 def _digest(content: Mapping[str, bytes]) -> str:
@@ -109,6 +122,16 @@ def _compare(classifier: Classifier, graphs: Mapping[str, bytes]) -> Difference:
     return compare_answers(classifier, "page", class_error)
 
 
+def _thumbnails(classifier: Classifier) -> dict[str, bytes]:
+    """Return small copies of the network's crops of all examples, in the order of the feature maps."""
+    crops, shown = Crops(classifier.extractor, SIDE), dict[str, bytes]()
+    for number, photo in enumerate(photo for entry in classifier.state.classes for photo in entry.supports):
+        file = io.BytesIO()
+        thumbnail(crops(photo.path)).save(file, "JPEG", quality=82)
+        shown[f"examples/{number}.jpg"] = file.getvalue()
+    return shown
+
+
 def _description(classifier: Classifier, feature_maps: Mapping[str, Maps]) -> dict[str, object]:
     extractor, head = classifier.extractor, classifier.head
     transform = extractor.transform
@@ -121,12 +144,18 @@ def _description(classifier: Classifier, feature_maps: Mapping[str, Maps]) -> di
         "crop": {"size": transform.size, "length": transform.length, "square": transform.square}
         | {"own": transform.resize is None},
         "gamma": head.gamma,
+        "ridge": {"lambda": math.exp(head.alpha), "floor": LAMBDA_FLOOR, "rho": head.rho()},
         "slope": slope([one.allowance for one in classifier.classes.values()], counts),
         "rule": asdict(rule),
         "offset": max(rule.offsets) / float(np.log(max(counts) / min(counts))) if rule.offsets else 0.0,
         "classes": [
-            {"name": name, "shots": len(maps), "centre": classifier.classes[name].centre.tolist()}
-            for name, maps in feature_maps.items()
+            {
+                "name": entry.name,
+                "shots": len(entry.supports),
+                "centre": classifier.classes[entry.name].centre.tolist(),
+                "photos": [photo.path.name.encode(errors="replace").decode() for photo in entry.supports],
+            }
+            for entry in classifier.state.classes
         ],
         "ramp": {"colours": RAMP, "cover": [MIN_COVER, MAX_COVER]},
     }

@@ -17,6 +17,7 @@ from frn.models.zoo import DEFAULT_MODEL
 def export(
     out: Annotated[Path | None, typer.Option(help="Folder for the exported files.")] = None,
     web: Annotated[Path | None, typer.Option(help="Write a web page with the classifier to this folder.")] = None,
+    examples: Annotated[bool, typer.Option("--examples", help="For --web: show small copies of examples.")] = False,
     model: Annotated[
         str | None, typer.Option(help="Model name, model file or run folder.", show_default=DEFAULT_MODEL)
     ] = None,
@@ -48,9 +49,11 @@ def export(
     if web is not None:
         if precision != "fp32" or weights or calibrate:
             raise FrnError("--web uses the model as it is. Remove --precision, --calibrate and --weights.")
-        _web(web, model, classes, level, threshold, tta, as_json, replace)
+        _web(web, examples, model, classes, level, threshold, tta, as_json, replace)
         return
     assert out is not None
+    if examples:
+        raise FrnError("--examples only applies to --web. Remove it.")
     if max_drop != 1.0 and precision != "int8":
         raise FrnError("--max-drop only applies to --precision int8. Remove it.")
     if threshold is not None and classes is None:
@@ -105,6 +108,7 @@ def export(
 
 def _web(
     out: Path,
+    examples: bool,
     model: str | None,
     classes: Path | None,
     level: int | None,
@@ -131,7 +135,7 @@ def _web(
         classifier.threshold_override = threshold
     if classifier.state.search != "none":
         note("the page classifies whole photos: it does not search them for their subject")
-    difference = write_page(classifier, out, runtime, replace=replace)
+    difference = write_page(classifier, out, runtime, thumbnails=examples, replace=replace)
     if runtime is None:
         note(missing_runtime(out))
     if as_json:

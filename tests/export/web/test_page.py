@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from frn_export.web.runtime import BINARY, SCRIPT, find_runtime, read_runtime
+from frn_export.web.write import OF_REPORTS, SOURCES
 
 from frn.errors import FrnError
 from frn.models.zoo import assets_folder
@@ -103,14 +104,14 @@ def test_page_is_complete_and_requests_nothing_else(archive: Path, tmp_path: Pat
     kept = re.search(r"FILES = (\[.*?\]);", worker)
     assert kept
     assert set(json.loads(kept[1])) == (there - {"sw.js", "SHA256SUMS"}) | {"./"}
-    for name in ("index.html", "page.css", "page.js", "photo.js", "model.js", "store.js", "sw.js"):
+    for name in (*SOURCES, *OF_REPORTS, "sw.js"):
         text = (out / name).read_text(encoding="utf-8")
         assert "://" not in text, name
         for imported in re.findall(r'(?:from|src=|href=)\s*"\.?/?([\w./]+)"', text):
             assert imported in there, (name, imported)
     described = json.loads((out / "page.json").read_text(encoding="utf-8"))
     assert [entry["shots"] for entry in described["classes"]] == [5] * 6
-    assert described["rule"].keys() == {"weights", "bias", "gamma", "threshold"}
+    assert described["rule"].keys() >= {"weights", "bias", "gamma", "threshold"}
     r = described["grid"][0] * described["grid"][1]
     assert np.fromfile(out / "supports.bin", "<f4").size == 30 * r * described["channels"]
     frn(*words)
@@ -137,7 +138,7 @@ def test_a_different_page_is_not_overwritten(archive: Path, tmp_path: Path) -> N
     assert "index.html: already exists" in done.stderr
     assert (tmp_path / "index.html").read_text() == "my home page"
     assert not (tmp_path / "page.js").exists()
-    for name in ("index.html", "head.onnx"):
+    for name in (*SOURCES, *OF_REPORTS, "sw.js"):
         (tmp_path / "other").mkdir(exist_ok=True)
         (tmp_path / "index.html").rename(tmp_path / "other" / name)
         refused = frn("export", "--web", tmp_path / "other", "--model", "conv4")

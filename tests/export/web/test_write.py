@@ -36,10 +36,21 @@ def test_page_states_its_model_its_crop_and_its_rule(classifier: Classifier, tmp
     assert KnownRule(**{**told["rule"], "weights": tuple(told["rule"]["weights"]), "offsets": ()}) == classifier.rule
     assert told["gamma"] == classifier.head.gamma
     assert re.search('"[0-9a-f]{16}"', (tmp_path / "page" / "sw.js").read_text())
+    assert told["classes"][0]["photos"] == [f"{number}.jpg" for number in range(1, 6)]
+    assert not (tmp_path / "page" / "examples").exists()
     empty = Classifier(load_extractor("conv4", "cpu"))
     write_page(empty, tmp_path / "empty", RUNTIME, replace=False)
     told = json.loads((tmp_path / "empty" / "page.json").read_text())
     assert (told["rule"]["weights"], told["classes"]) == ([], [])
+
+
+def test_small_copies_of_examples_are_written_on_request(classifier: Classifier, tmp_path: Path) -> None:
+    for thumbnails in (True, False):  # a later export without them removes them
+        write_page(classifier, tmp_path / "page", RUNTIME, thumbnails=thumbnails, replace=False)
+        shown = sorted((tmp_path / "page").glob("examples/*"))
+        assert [path.name for path in shown] == sorted(f"{number}.jpg" for number in range(30 * thumbnails))
+        assert all(len(path.read_bytes()) < 20_000 for path in shown)
+        assert json.loads((tmp_path / "page" / "page.json").read_text())["thumbnails"] == thumbnails
 
 
 def test_page_has_the_allowances_and_offsets_of_unequal_classes(tmp_path: Path) -> None:

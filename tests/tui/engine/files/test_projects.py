@@ -35,7 +35,7 @@ def test_page_and_file_use_the_threshold_of_the_app(
     threshold: float | None,
 ) -> None:
     rules: list[Any] = []
-    monkeypatch.setattr("frn_export.web.runtime.find_runtime", lambda given: "runtime")
+    monkeypatch.setattr("frn_export.web.runtime.find_runtime", lambda page: "runtime")
     monkeypatch.setattr(
         "frn_export.web.write.write_page", lambda classifier, *_, replace: rules.append(classifier.rule)
     )
