@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from itertools import groupby
@@ -82,10 +83,12 @@ class Driver:
         self.app, self.pilot = app, pilot
 
     async def until(self, reached: Callable[[], object], seconds: float = 20) -> None:
-        for _ in range(int(seconds / 0.02)):
-            await self.pilot.pause(0.02)
+        end, delay = time.monotonic() + seconds, 0.002
+        while time.monotonic() < end:
+            await self.pilot.pause(delay)
             if reached():
                 return
+            delay = min(2 * delay, 0.02)
         raise AssertionError("it did not happen in time")
 
     async def idle(self) -> None:
