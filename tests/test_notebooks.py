@@ -13,7 +13,16 @@ FOLDER = Path(__file__).parents[1] / "docs" / "notebooks"
 NUMBER = r"\d+(?:\.\d+)?"
 
 
-@pytest.mark.parametrize("notebook", sorted(FOLDER.glob("*.ipynb")), ids=lambda path: path.stem)
+TRAINING = ("a-table", "own-backbone")
+
+
+@pytest.mark.parametrize(
+    "notebook",
+    [
+        pytest.param(path, id=path.stem, marks=pytest.mark.nightly if path.stem in TRAINING else ())
+        for path in sorted(FOLDER.glob("*.ipynb"))
+    ],
+)
 def test_a_notebook_prints_its_recorded_output(notebook: Path) -> None:
     """Run every cell in order in one namespace, like a kernel; numbers may differ slightly between machines."""
     names: dict[str, Any] = {"__name__": "__main__"}

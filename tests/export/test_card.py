@@ -78,6 +78,7 @@ def maps_of(extractor: Extractor, paths: Sequence[Path]) -> Maps:
     return extractor.feature_maps(np.stack([extractor.transform(open_image(path)) for path in paths]))
 
 
+@pytest.mark.nightly
 def test_code_on_the_card_runs_in_a_bare_python_with_the_same_answers(
     bare_python: Path, moths: Path, tmp_path: Path
 ) -> None:

@@ -15,7 +15,6 @@ from frn_export.graphs.backbone import features_graph
 from PIL import Image
 from typer.testing import CliRunner, Result
 
-from frn import FewShotClassifier
 from frn.cli.main import app
 from frn.models.model import Model, load_model
 from frn.models.zoo import shipped_extractors
@@ -162,14 +161,6 @@ def test_conflicting_options_are_reported_before_any_work(moths: Path, tmp_path:
     assert not out.exists()
 
 
-def test_readme_not_written_by_frn_is_not_overwritten(tmp_path: Path) -> None:
-    (tmp_path / "README.md").write_text("# My project")
-    result = export("--out", tmp_path)
-    assert result.exit_code == 1
-    assert "README.md: already exists" in result.stderr
-    assert [path.name for path in tmp_path.iterdir() if path.name != "cache"] == ["README.md"]
-
-
 def test_export_without_classes_removes_an_older_classifier(two_classes: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert export("--model", "conv4", "--classes", two_classes, "--weights", "--out", out).exit_code == 0
@@ -199,21 +190,6 @@ def test_a_project_is_exported_with_its_own_model_and_threshold(moths: Path, tmp
     assert exported_threshold(tmp_path, "--classes", project, "--model", "conv4") == 0.25
     other = exported_threshold(tmp_path, "--classes", project, "--model", "resnet12-small")
     assert 0 < other < 1, "what was set for one model says nothing of another"
-
-
-def test_photos_of_no_class_change_the_exported_threshold_as_in_the_library(moths: Path, tmp_path: Path) -> None:
-    project = tmp_path / "m.frn.json"
-    words = ["enroll", str(moths / "test"), "--model", "conv4", "--out", str(project)]
-    assert CliRunner().invoke(app, words).exit_code == 0
-    document = json.loads(project.read_text())
-    moved = document["classes"].pop()  # this class becomes the photos of no class
-    project.write_text(json.dumps({**document, "others": moved["images"]}))
-    fitted = FewShotClassifier.load(project)
-    fitted.export_onnx(tmp_path / "library.onnx")
-    expected = threshold_of(onnxruntime.InferenceSession(tmp_path / "library.onnx"))
-    assert exported_threshold(tmp_path, "--classes", project) == pytest.approx(expected, abs=1e-6)
-    project.write_text(json.dumps(document))
-    assert exported_threshold(tmp_path, "--classes", project) != pytest.approx(expected, abs=1e-3)
 
 
 def exported_threshold(tmp_path: Path, *words: object) -> float:
