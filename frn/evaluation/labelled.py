@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,7 +18,7 @@ from frn.errors import FrnError
 from frn.features.extractor import Embedded
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.records import Answer as Record
-from frn.inference.records import Unreadable, answer_of
+from frn.inference.records import Score, Unreadable, answer_of, rounded
 from frn.inference.unknown import auroc
 from frn.projects.names import is_no_class, match_names
 from frn.projects.session import check_name
@@ -70,18 +71,6 @@ class Answer:
     def probability(self) -> float:
         """Probability of that class."""
         return self.prediction.probabilities[self.label]
-
-    @property
-    def explained(self) -> float:
-        """Fraction of the photo that this class reconstructs."""
-        return self.prediction.explained[self.label]
-
-    @property
-    def called(self) -> str:
-        """Describe the answer; unknown photos have no probability, since only known classes share it."""
-        if self.prediction.unknown:
-            return f"unknown ({self.prediction.known:.0%} known; nearest: {self.label})"
-        return f"{self.label} ({self.probability:.0%})"
 
     @property
     def right(self) -> bool:
@@ -211,6 +200,40 @@ class LabelledScore:
         """Return one record per photo, also of those that cannot be read."""
         unreadable = (Unreadable(image=str(path), error=str(error)) for path, error in self.broken)
         return [*(answer.record for answer in (*self.known, *self.unknown)), *unreadable]
+
+    def record(self, classes: str, labelled: str, expected: Mapping[str, float], head: Mapping[str, float]) -> Score:
+        """Return all numbers, which JSON, page and terminal show; fractions without photos are null."""
+        bins = self.reliability
+        numbers = {
+            "classes": classes,
+            "labelled": labelled,
+            "photos": len(self.known),
+            "accuracy": self.accuracy,
+            "interval": self.interval,
+            "per_class": {
+                entry.name: {name: getattr(entry, name) for name in ("photos", "right", "recall", "precision")}
+                for entry in self.per_class
+            },
+            "confusion": self.confusion.tolist(),
+            "calibration_error": bins.error,
+            "reliability": [
+                {"photos": int(photos), "said": float(said), "right": float(right)}
+                for photos, said, right in zip(bins.counts, bins.confidence, bins.accuracy, strict=True)
+                if photos
+            ],
+            "false_rejections": self.false_rejections,
+            "unknown": len(self.unknown),
+            "true_positive_rate": self.true_positive_rate,
+            "auroc": self.auroc,
+            "expected": expected,
+            "wrong": [msgspec.to_builtins(answer.record) for answer in self.errors],
+            "examples_skipped": len(self.examples),
+            "near_copies": {str(each.path): str(each.example) for each in self.near_copies},
+            "transductive": self.known[0].prediction.transductive,
+            "broken": [{"image": str(path), "error": str(error)} for path, error in self.broken],
+            "head": head,
+        }
+        return msgspec.convert(rounded(numbers), Score)
 
 
 def score_labelled(

@@ -80,6 +80,13 @@ class Answer(Struct, kw_only=True, forbid_unknown_fields=True):
     key: Annotated[Name, Meta(description="Hash of the photo's content (`--out`).")] = UNSET
     run: Annotated[Name, Meta(description="Hash of the model, classes and threshold (`--out`).")] = UNSET
 
+    @property
+    def called(self) -> str:
+        """Describe the answer; unknown photos have no probability, since only known classes share it."""
+        if self.unknown:
+            return f"unknown ({self.known:.0%} known; nearest: {self.label})"
+        return f"{self.label} ({self.probability:.0%})"
+
 
 class Unreadable(Struct, kw_only=True, forbid_unknown_fields=True):
     """A photo that cannot be read."""

@@ -60,6 +60,7 @@ def _templates() -> Environment:
     )
     shares = "".join(f".s{percent}{{--share:{percent}%}}" for percent in range(101))
     env.globals |= {"x": x, "y": y, "picture": picture, "share_class": share_class, "policy": policy, "mark": MARK}
+    env.globals["file_name"] = lambda path: Path(path).name
     env.globals["style"] = f"{own_file('page.css')}{own_file('parts.css')}{shares}\n"
     return env
 

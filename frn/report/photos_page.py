@@ -18,6 +18,7 @@ from frn.images.boxes import box_name, split_box
 from frn.images.opening import decode_preview, read_file
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.explanation import Explanation, explain
+from frn.inference.records import answer_of
 from frn.report.heat_maps import overlay
 from frn.report.page import own_file, render, render_part, write_page
 from frn.report.parts import SIDE, PartsOfPage, thumbnail
@@ -83,18 +84,11 @@ class Album:
         card = render_part(
             "card.html",
             key=key,
-            path=path,
-            label=label,
-            unknown=prediction.unknown,
+            answer=answer_of(str(path), prediction),
             crop=thumbnail(Image.fromarray(crop)),
             why=explanation.sentence(unknown=prediction.unknown),
             parts=parts,
             error_map=thumbnail(rendered),
-            probability=prediction.probabilities[label],
-            known=prediction.known,
-            example_of=prediction.example_of,
-            near_copy_of=prediction.near_copy_of,
-            box=prediction.box,
             others=sorted(prediction.errors, key=prediction.errors.__getitem__)[1:3],
             shares=prediction.explained if prediction.unknown else prediction.probabilities,
         ).encode(errors="backslashreplace")

@@ -1,7 +1,6 @@
 """Page for `frn score --report`: a score on photos of known classes. This module does not need torch."""
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +9,12 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from frn.errors import FrnError
-from frn.evaluation.labelled import Answer, LabelledScore
-from frn.images.boxes import box_name, split_box
+from frn.images.boxes import Box, box_name, split_box
 from frn.images.opening import open_image
 from frn.images.transforms import EvaluationTransform, Pixels
 from frn.inference.classifier import Classifier
 from frn.inference.explanation import explain
+from frn.inference.records import Answer, Score, Unreadable
 from frn.report.explanation_picture import Crops
 from frn.report.page import own_file, render, x, y
 from frn.report.parts import SIDE, PartsOfPage, thumbnail
@@ -26,30 +25,41 @@ MAX_ERRORS = 60
 
 
 def score_page(
-    found: LabelledScore, title: str, command: str, facts: Mapping[str, str], classifier: Classifier | None = None
+    score: Score,
+    answers: Iterable[Answer | Unreadable],
+    command: str,
+    facts: Mapping[str, str],
+    classifier: Classifier | None = None,
 ) -> Iterator[str]:
     """Render one page with all numbers and a small image of each wrong prediction; `facts` come at the end.
 
     With the classifier, each image has the parts that decided for the predicted class and against the true one.
     """
     parts = PartsOfPage()
-    sides = [("photos of these classes", found.known, found.false_rejections)]
+    sides = [("photos of these classes", score.photos, _share(score.false_rejections))]
     known = None
-    if found.unknown:
-        sides.append(("photos of other classes", found.unknown, found.true_positive_rate))
-        chances = [np.array([answer.prediction.known for answer in part]) for _, part, _ in sides]
-        known = histograms(chances[0], chances[1], ("these classes", "others"))
+    if score.unknown:
+        sides.append(("photos of other classes", score.unknown, _share(score.true_positive_rate)))
+        chances: dict[bool, list[float | None]] = {True: [], False: []}
+        for answer in answers:
+            if isinstance(answer, Answer):
+                chances[answer.truth in score.per_class].append(answer.known)
+        of_classes, of_others = (np.array(chances[side], dtype=float) for side in (True, False))
+        known = histograms(of_classes, of_others, ("these classes", "others"))
     return render(
         "score.html",
-        title,
+        f"{score.classes} on {score.labelled}",
         command,
         facts,
-        found=found,
-        per_class=[(c.name, c.photos, _share(c.recall), _share(c.precision)) for c in found.per_class],
-        confusion=[(name, *row) for name, row in zip(found.classes, found.confusion.tolist(), strict=True)],
-        unknown=[(what, len(part), _share(rejected)) for what, part, rejected in sides],
+        score=score,
+        right=sum(entry.right for entry in score.per_class.values()),
+        per_class=[
+            (name, each.photos, _share(each.recall), _share(each.precision)) for name, each in score.per_class.items()
+        ],
+        confusion=[(name, *row) for name, row in zip(score.per_class, score.confusion, strict=True)],
+        unknown=sides,
         known=known,
-        wrong=((answer, *_shown(answer, classifier, parts)) for answer in found.errors[:MAX_ERRORS]),
+        wrong=((answer, *_shown(answer, classifier, parts)) for answer in score.wrong[:MAX_ERRORS]),
         examples=parts.examples(classifier.extractor) if classifier else (),
         script=own_file("parts.js") if classifier else "",
     )
@@ -72,19 +82,21 @@ def _shown(
     answer: Answer, classifier: Classifier | None, parts: PartsOfPage
 ) -> tuple[Pixels | Image.Image | None, str, list[dict[str, Any]]]:
     """Return a photo's thumbnail, the sentence that explains its answer, and its deciding parts."""
+    path, against = Path(answer.image), answer.truth if isinstance(answer.truth, str) else None
     try:
         if classifier is None:
-            return THUMBNAIL(open_image(answer.path)), "", []
-        ((_, seen),) = classifier.read([answer.path], classifier.store)
+            return THUMBNAIL(open_image(path)), "", []
+        ((_, seen),) = classifier.read([path], classifier.store)
         if isinstance(seen, FrnError):
             raise seen
-        reasons, box = explain(classifier, seen.maps, against=answer.truth), answer.prediction.box
-        file = answer.path if box is None else Path(box_name(str(split_box(answer.path)[0]), box))
-        sentence = reasons.sentence(unknown=answer.prediction.unknown)
+        reasons = explain(classifier, seen.maps, against=against)
+        box = Box(*answer.box) if isinstance(answer.box, tuple) else None
+        file = Path(box_name(str(split_box(path)[0]), box)) if box else path
+        sentence = reasons.sentence(unknown=answer.unknown)
         return thumbnail(Crops(classifier.extractor, SIDE)(file)), sentence, parts.of(reasons)
     except FrnError:  # the photo has been deleted, so only the text is shown
         return None, "", []
 
 
-def _share(share: float) -> str:
-    return "-" if math.isnan(share) else f"{share:.1%}"
+def _share(share: float | None) -> str:
+    return "-" if share is None else f"{share:.1%}"

@@ -1,20 +1,17 @@
 """`frn score`: accuracy and calibration on labelled photos."""
 
-import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 
 from frn.cli.shell import console, options
 from frn.cli.shell.classes import expectation, open_classes, show_expected
 from frn.errors import FrnError
-from frn.inference.records import Score, rounded
+from frn.inference.records import Score
 
 if TYPE_CHECKING:
-    from frn.evaluation.labelled import LabelledScore
     from frn.inference.classifier import Classifier
 
 MAX_ERRORS = 10
@@ -72,91 +69,58 @@ def score(
         records = (named_beside(out, record) for record in result.records)
         boxes = [] if classifier.state.search == "none" else ["box"]
         write_answers(out, records, result.classes, "truth", *boxes)
+    expected, head = expectation(classifier), asdict(classifier.head)
+    score = result.record(str(classes), str(labelled), expected, head)
     if report is not None:
         from frn.report.page import write_page
         from frn.report.score_page import score_page
 
-        facts = {"threshold": f"{classifier.threshold:.4f}", "photos": str(len(result.known))}
+        facts = {"threshold": f"{classifier.threshold:.4f}", "photos": str(score.photos)}
         explains = None if transductive or classifier.other else classifier  # only FRN's head alone names its parts
-        page = score_page(result, f"{classes} on {labelled}", console.command_line(), facts, explains)
-        write_page(report, page, replace=replace)
+        write_page(report, score_page(score, result.records, console.command_line(), facts, explains), replace=replace)
     if as_json:
-        console.print_json(_record(result, classifier, classes, labelled))
+        console.print_json(score)
     else:
-        _show(result, classifier)
+        _show(score, classifier)
     if result.broken:
         of = sum(map(len, photos.members.values()))
         raise FrnError(f"{len(result.broken)} of {of} images could not be read")
 
 
-def _record(result: "LabelledScore", classifier: "Classifier", classes: Path, labelled: Path) -> Score:
-    """Return all numbers; fractions without photos are null."""
-    bins = result.reliability
-    numbers = {
-        "classes": str(classes),
-        "labelled": str(labelled),
-        "photos": len(result.known),
-        "accuracy": result.accuracy,
-        "interval": result.interval,
-        "per_class": {
-            entry.name: {name: getattr(entry, name) for name in ("photos", "right", "recall", "precision")}
-            for entry in result.per_class
-        },
-        "confusion": result.confusion.tolist(),
-        "calibration_error": bins.error,
-        "reliability": [
-            {"photos": int(photos), "said": float(said), "right": float(right)}
-            for photos, said, right in zip(bins.counts, bins.confidence, bins.accuracy, strict=True)
-            if photos
-        ],
-        "false_rejections": result.false_rejections,
-        "unknown": len(result.unknown),
-        "true_positive_rate": result.true_positive_rate,
-        "auroc": result.auroc,
-        "expected": expectation(classifier),
-        "wrong": [msgspec.to_builtins(answer.record) for answer in result.errors],
-        "examples_skipped": len(result.examples),
-        "near_copies": {str(each.path): str(each.example) for each in result.near_copies},
-        "transductive": result.known[0].prediction.transductive,
-        "broken": [{"image": str(path), "error": str(error)} for path, error in result.broken],
-        "head": asdict(classifier.head),
-    }
-    return msgspec.convert(rounded(numbers), Score)
-
-
-def _show(result: "LabelledScore", classifier: "Classifier") -> None:
+def _show(score: Score, classifier: "Classifier") -> None:
     screen = console.stdout()
-    low, high = result.interval
+    low, high = score.interval
+    right = sum(entry.right for entry in score.per_class.values())
     screen.print(
-        f"accuracy [bold]{result.accuracy:.1%}[/bold] ({result.right} of {len(result.known)} photos; "
+        f"accuracy [bold]{score.accuracy:.1%}[/bold] ({right} of {score.photos} photos; "
         f"95% interval {low:.1%} to {high:.1%})",
         markup=True,
     )
     rows: list[list[str]] = []
-    for entry in result.per_class:
-        shares = ["-" if math.isnan(share) else f"{share:.0%}" for share in (entry.recall, entry.precision)]
-        rows.append([entry.name, str(entry.photos), *shares])
+    for name, entry in score.per_class.items():
+        shares = ["-" if share is None else f"{share:.0%}" for share in (entry.recall, entry.precision)]
+        rows.append([name, str(entry.photos), *shares])
     console.print_table(("class", "photos", "recall", "precision"), rows)
     # Maximum number of classes for which the confusion table is shown
-    if len(result.classes) <= 20:
-        numbered = [f"{i} {name}" for i, name in enumerate(result.classes, 1)]
-        counts = [[str(count or "·") for count in row] for row in result.confusion.tolist()]
+    if len(rows) <= 20:
+        numbered = [f"{i} {name}" for i, name in enumerate(score.per_class, 1)]
+        counts = [[str(count or "·") for count in row] for row in score.confusion]
         heads = ["true \\ predicted", *map(str, range(1, len(numbered) + 1))]
         console.print_table(heads, [[name, *row] for name, row in zip(numbered, counts, strict=True)])
-    for answer in result.errors[:MAX_ERRORS]:
-        text = f"{answer.path}: is {answer.truth}, was labelled {answer.called}"
+    for answer in score.wrong[:MAX_ERRORS]:
+        text = f"{answer.image}: is {answer.truth}, was labelled {answer.called}"
         screen.print(console.printable(text), soft_wrap=True)
-    if len(result.errors) > MAX_ERRORS:
-        screen.print(f"... and {len(result.errors) - MAX_ERRORS} more wrong answers (--json lists all)")
-    said = sum(answer.probability for answer in result.known) / len(result.known)
+    if len(score.wrong) > MAX_ERRORS:
+        screen.print(f"... and {len(score.wrong) - MAX_ERRORS} more wrong answers (--json lists all)")
+    said = sum(each.photos * each.said for each in score.reliability) / score.photos
     screen.print(
-        f"calibration: mean probability {said:.1%}, accuracy {result.accuracy:.1%}; "
-        f"expected calibration error {100 * result.reliability.error:.1f} points"
+        f"calibration: mean probability {said:.1%}, accuracy {score.accuracy:.1%}; "
+        f"expected calibration error {100 * score.calibration_error:.1f} points"
     )
-    threshold, rejected = classifier.threshold, result.false_rejections
+    threshold, rejected = classifier.threshold, score.false_rejections
     line = f"labelled unknown (below {threshold:.0%} known): {rejected:.1%} of the photos of your classes"
-    if result.unknown:
-        caught = f"{result.true_positive_rate:.1%} of {len(result.unknown)} photos from other classes"
-        line += f", {caught}; AUROC {100 * result.auroc:.1f}%"
+    if score.true_positive_rate is not None and score.auroc is not None:
+        caught = f"{score.true_positive_rate:.1%} of {score.unknown} photos from other classes"
+        line += f", {caught}; AUROC {100 * score.auroc:.1f}%"
     screen.print(line)
     show_expected(classifier)

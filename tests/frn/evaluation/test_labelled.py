@@ -75,7 +75,9 @@ def test_output_files_list_every_photo_and_escape_markup() -> None:
     rows = list(csv.DictReader("".join(lines(".csv", COUNTED.records, COUNTED.classes, "truth")).splitlines()))
     assert [row["label"] for row in rows] == ["a", "a", "b", "a", "a", "a"]
     assert float(rows[2]["probability of b"]) == 0.8
-    page = "".join(score_page(COUNTED, "a & b", "frn score", {}))
+    numbers = {"false_rejections": 0.05, "caught": math.nan, "auroc": math.nan}
+    score = COUNTED.record("a & b", "c", numbers, {})
+    page = "".join(score_page(score, COUNTED.records, "frn score", {}))
     assert "&lt;b&gt;.jpg" in page
     assert "<b>.jpg" not in page
     assert "a &amp; b" in page
@@ -172,10 +174,10 @@ def test_a_broken_photo_is_reported_before_skipped_ones_and_exits_with_an_error(
 
 
 def test_answers_are_described_with_their_probability_or_as_unknown() -> None:
-    assert answer("a", 0.9).called == "a (90%)"
-    assert answer("a", 0.2).called == "b (80%)"
-    assert answer("a", 0.9, known=0.5).called == "a (90%)"  # it is at the threshold
-    assert answer("a", 0.9, known=0.49).called == "unknown (49% known; nearest: a)"
+    assert answer("a", 0.9).record.called == "a (90%)"
+    assert answer("a", 0.2).record.called == "b (80%)"
+    assert answer("a", 0.9, known=0.5).record.called == "a (90%)"  # it is at the threshold
+    assert answer("a", 0.9, known=0.49).record.called == "unknown (49% known; nearest: a)"
 
 
 def test_rows_have_six_decimals_and_every_probability() -> None:
