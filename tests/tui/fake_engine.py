@@ -221,11 +221,12 @@ class FakeEngine(EngineClient):
             self.classes = state
         known = {support["key"]: 0.5 for entry in state["classes"] for support in entry["supports"]}
         about = {"threshold": threshold, "known": known, "expected": "rejects about 5% of your photos"}
-        boxes: dict[str, list[int]] = {}
+        boxes: dict[str, dict[str, object]] = {}
         if state["search"] != "none":
             for entry in state["classes"]:
                 if any("#" in support["path"] for support in entry["supports"]):
-                    boxes |= {s["key"]: [40, 30, 90, 90] for s in entry["supports"] if "#" not in s["path"]}
+                    whole = [s["key"] for s in entry["supports"] if "#" not in s["path"]]
+                    boxes |= {key: {"box": [40, 30, 90, 90], "key": f"{key}#xywh=40,30,90,90"} for key in whole}
         return {"reports": reports, **about, "unread": unread, "away": away, "unranked": 0, "boxes": boxes}
 
     def op_choose_search(self, tell: OnEvent, state: dict[str, Any]) -> dict[str, str]:

@@ -154,7 +154,7 @@ async def test_keys_of_the_workspace_say_where_they_work(driver: Driver) -> None
     await driver.keys("D")
     assert said(driver) == "show or hide the histogram of how well photos are known: only in the review   L: go there"
     review = await opened(driver)
-    for key, meaning in (("tab", "next pane"), ("B", "crop the photo"), ("(", "narrow the query pane")):
+    for key, meaning in (("tab", "next pane"), ("B", "draw or mend a box"), ("(", "narrow the query pane")):
         await driver.keys(key)
         assert said(driver).startswith(meaning)
         assert said(driver).endswith(": only in the workspace   esc: go there")

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from frn_tui.client.protocol import EngineError
+from frn_tui.dialogs.dialogs import Closeup
 from frn_tui.panes.why import WhyScreen
 
 from tests.tui.fake_engine import FakeEngine
@@ -58,6 +59,57 @@ async def test_a_labelled_query_keeps_the_box_that_was_found(driver: "Driver") -
     assert driver.app.controller.reviewed()[0].label == "jay"
     await driver.keys("u")
     assert not [s for entry in session.state.classes for s in entry.supports if "jay-10" in s.path.name]
+
+
+def boxes(driver: "Driver") -> list[str]:
+    """Return the boxes of the first class's examples; empty for a whole photo."""
+    examples = driver.app.controller.session.state.classes[0].supports
+    return [str(support.path).partition("#xywh=")[2] for support in examples]
+
+
+async def drawing(driver: "Driver") -> Closeup:
+    screen = driver.app.screen
+    assert isinstance(screen, Closeup)
+    await driver.until(lambda: screen.box)
+    return screen
+
+
+async def test_a_box_on_one_example_finds_the_others_which_are_accepted_mended_and_undone(
+    driver: "Driver", lines: Lines
+) -> None:
+    workspace = driver.app.workspace
+    workspace.focus_pane("photos")
+    await driver.keys("B")
+    closeup = await drawing(driver)
+    assert closeup.box == [100, 75, 200, 150]  # the middle
+    await driver.keys("right", "up", "minus")
+    assert closeup.box == [118, 74, 180, 136]
+    assert "+───" in "\n".join(lines(driver.app))
+    await driver.keys("y")
+    assert boxes(driver) == ["118,74,180,136", *[""] * 5]
+    assert "F: find it in the other photos" in "\n".join(lines(driver.app))
+    await driver.keys("F")
+    await driver.type("on")
+    gallery = workspace.photos_pane.gallery
+    assert [item.subject for item in gallery.items] == [(), *[(40, 30, 90, 90)] * 5]
+    await driver.keys("right")
+    assert workspace.context.jobs.hint.startswith("y: use the box that was found   Y: all 5")
+    await driver.keys("y")
+    assert boxes(driver) == ["118,74,180,136", "40,30,90,90", *[""] * 4]
+    assert workspace.controller.session.state.classes[0].supports[1].key == "jay-1.jpg#xywh=40,30,90,90"
+    await driver.keys("u", "Y")
+    assert boxes(driver) == ["118,74,180,136", *["40,30,90,90"] * 5]
+    await driver.keys("u", "z")
+    assert "y: use the box   B: mend it" in "\n".join(lines(driver.app))
+    await driver.keys("B", "down", "right", "enter")
+    assert boxes(driver) == ["118,74,180,136", "48,38,90,90", *[""] * 4]
+    await driver.keys("B")
+    closeup = await drawing(driver)
+    assert closeup.box == [48, 38, 90, 90]
+    await driver.keys("B")
+    assert boxes(driver) == ["118,74,180,136", *[""] * 5]
+    await driver.keys("z", "B", "escape", "escape")
+    assert boxes(driver) == ["118,74,180,136", *[""] * 5]
 
 
 async def test_the_project_keeps_the_search_and_files_of_answers_have_the_boxes(

@@ -127,6 +127,15 @@ class ClassReport(TypedDict):
     """Near duplicates among the examples of all classes: by key, the other example's key."""
 
 
+class FoundBox(TypedDict):
+    """The subject that was found in an example without a box."""
+
+    box: list[int]
+    """Left, top, width and height in pixels of the upright photo."""
+    key: str
+    """Key of this part."""
+
+
 class ClassReports(TypedDict):
     """Statistics of all enrolled classes."""
 
@@ -143,8 +152,8 @@ class ClassReports(TypedDict):
     """Paths of missing photos, which are not used."""
     unranked: int
     """Examples that take longer, among many classes or if subjects are searched for: repeat the request for more."""
-    boxes: dict[str, list[int]]
-    """Boxes of the subjects that were found in examples without one, by key: left, top, width and height."""
+    boxes: dict[str, FoundBox]
+    """Subjects that were found in examples without a box, by key."""
 
 
 class SetClasses(Request[ClassReports], op="classes", queue="compute"):

@@ -1,6 +1,6 @@
 """Small dialogs: a line of text, a choice from a list, a page to read, a photo to look at."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -17,10 +17,11 @@ from textual.strip import Strip
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from frn.images.boxes import split_box
+from frn.images.boxes import Box, box_name, split_box
+from frn_tui.client.protocol import RenderPreview
 from frn_tui.terminal.modes import Mode
 from frn_tui.terminal.text import display_name
-from frn_tui.widgets.preview import STEP, Preview
+from frn_tui.widgets.preview import STEP, Mark, Preview
 
 
 def matching(names: Sequence[str], wanted: str) -> list[int]:
@@ -221,19 +222,48 @@ class Closeup(ModalScreen[int]):
     """Dialog that shows and zooms photos, one at a time; it returns the index of the last one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,enter", "leave", "Back"),
+        Binding("escape,q", "leave", "Back"),
+        Binding("enter", "accept", "Use the box that is drawn; otherwise back"),
         Binding("z,plus", "zoom(1)", "Zoom in"),
         Binding("Z,minus", "zoom(-1)", "Zoom out"),
         Binding("B", "crop", "Crop"),
-        Binding("left,up,h,k,pageup,comma", "step(-1)", "Previous photo"),
-        Binding("right,down,l,j,pagedown,full_stop", "step(1)", "Next photo"),
+        Binding("y", "use", "Use the box"),
+        Binding("left,h", "arrow(-1, 0)", "Previous photo"),
+        Binding("right,l", "arrow(1, 0)", "Next photo"),
+        Binding("up,k", "arrow(0, -1)", "Previous photo"),
+        Binding("down,j", "arrow(0, 1)", "Next photo"),
+        Binding("pageup,comma", "step(-1)", "Previous photo"),
+        Binding("pagedown,full_stop", "step(1)", "Next photo"),
     ]
 
-    def __init__(self, paths: Sequence[str], at: int, mode: Mode, crop: Callable[[str, str], object]) -> None:
-        """`crop` takes the path of a photo, and the name of the part to use instead."""
+    def __init__(
+        self,
+        paths: Sequence[str],
+        at: int,
+        mode: Mode,
+        crop: Callable[[str, str], object],
+        found: Mapping[str, Sequence[int]],
+        *,
+        draws: bool = False,
+    ) -> None:
+        """Show photos.
+
+        Args:
+            paths: paths of the photos.
+            at: index of the first one to show.
+            mode: how to draw it.
+            crop: takes the path of a photo, and the name of the part to use instead.
+            found: boxes of the subjects that were found in them, by path.
+            draws: begin with a box on the photo, which the arrows move.
+        """
         super().__init__()
-        self.paths, self.at, self.crop = paths, at, crop
+        self.paths, self.at, self.crop, self.found = paths, at, crop, found
         self.preview = Preview(mode=mode, id="closeup")
+        self.preview.on_picture = self._begin_box
+        self.draws = self._only_draws = draws
+        """Whether the arrows move a box."""
+        self.box: list[int] = []
+        """The box that they move: left, top, width and height in pixels."""
 
     def compose(self) -> ComposeResult:
         yield self.preview
@@ -245,20 +275,68 @@ class Closeup(ModalScreen[int]):
 
     def show(self) -> None:
         path = self.paths[self.at]
-        self.preview.show(path)
+        file, own = split_box(path)
+        box = self.box if self.draws else self.found.get(path, ())
+        self.preview.show(str(file) if self.draws else path)
+        self.preview.mark([Mark(box, in_pixels=True)] if box else [])
+        if self.draws:
+            whole = "B: whole photo   " if own else ""
+            text = f"arrows, mouse: move the box   + -: size   y: use it   {whole}esc: back"
+            self.query_one("#closeup-caption", Static).update(Text(text, no_wrap=True))
+            return
         place = f"{self.at + 1}/{len(self.paths)}  " if len(self.paths) > 1 else ""
         keys = "arrows: move   " if self.preview.zoom > 1 else "‹ › other photos   " if len(self.paths) > 1 else ""
         name = display_name(path.rpartition("/")[2], max(self.size.width - 60, 12))
-        can = "B: crop to this   " if self.preview.zoom > 1 else "B: whole photo   " if split_box(path)[1] else ""
+        can = "y: use the box   B: mend it   " if box else "B: box   "
+        can = "B: crop to this   " if self.preview.zoom > 1 else can
         caption = f"{place}{name}   {keys}z Z: zoom in, out   {can}esc: back"
         self.query_one("#closeup-caption", Static).update(Text(caption, no_wrap=True))
 
+    def _begin_box(self, request: RenderPreview) -> None:
+        """Begin with the box of the photo, the one that was found, or one in the middle, once its size is known."""
+        path, picture = self.paths[self.at], self.preview.picture
+        file, own = split_box(path)
+        if self.draws and not self.box and picture is not None and request.path == str(file):
+            width, height = picture.photo
+            middle = width // 4, height // 4, width // 2, height // 2
+            self.box = list(own or self.found.get(path) or middle)
+            self.show()
+
+    def _put(self, left: int, top: int, width: int, height: int) -> None:
+        """Change the box as far as it stays in the photo."""
+        if self.box and self.preview.picture is not None:
+            across, down = self.preview.picture.photo
+            width, height = min(max(width, across // 50, 1), across), min(max(height, down // 50, 1), down)
+            self.box = [min(max(left, 0), across - width), min(max(top, 0), down - height), width, height]
+            self.show()
+
     def action_zoom(self, step: int) -> None:
-        self.preview.look_at(self.preview.zoom * STEP**step, self.preview.centre)
-        self.show()
+        """Zoom the photo, or make the box larger or smaller around its middle."""
+        if self.draws and self.box:
+            left, top, width, height = self.box
+            x, y = (step * max(side // 20, 1) for side in (width, height))
+            self._put(left - x, top - y, width + 2 * x, height + 2 * y)
+        elif not self.draws:
+            self.preview.look_at(self.preview.zoom * STEP**step, self.preview.centre)
+            self.show()
 
     def action_crop(self) -> None:
-        self._crop_to(self.preview.part())
+        """Crop the photo to the part in view; with the whole photo in view, draw a box, then remove it."""
+        if self.draws or self.preview.zoom > 1:
+            self._crop_to(self.preview.part())
+        else:
+            self.draws = True
+            self.show()
+            if (request := self.preview.request) and split_box(self.paths[self.at])[1] is None:  # it is already shown
+                self._begin_box(request)
+
+    def action_use(self) -> None:
+        path = self.paths[self.at]
+        if box := self.box if self.draws else self.found.get(path):
+            self._crop_to(box_name(str(split_box(path)[0]), Box(*box)))
+
+    def action_accept(self) -> None:
+        (self.action_use if self.draws else self.action_leave)()
 
     @on(Preview.Drawn)
     def crop_to_box(self, event: Preview.Drawn) -> None:
@@ -266,14 +344,26 @@ class Closeup(ModalScreen[int]):
 
     def _crop_to(self, part: str) -> None:
         if part != (path := self.paths[self.at]):
-            self.dismiss(self.at)
             self.crop(path, part)
+        self.dismiss(self.at)
+
+    def action_arrow(self, x: int, y: int) -> None:
+        """Move the box, or show another photo; when zoomed in, the arrows move the photo instead."""
+        if not self.draws:
+            self.action_step(x or y)
+        elif self.box and self.preview.picture is not None:
+            left, top, width, height = self.box
+            far = max(max(self.preview.picture.photo) // 50, 1)
+            self._put(left + x * far, top + y * far, width, height)
 
     def action_step(self, step: int) -> None:
-        """Show the next or previous photo; when zoomed in, the arrows move the photo instead."""
-        self.at = min(max(self.at + step, 0), len(self.paths) - 1)
+        self.at, self.box = min(max(self.at + step, 0), len(self.paths) - 1), []
         self.preview.look_at(1.0)
         self.show()
 
     def action_leave(self) -> None:
-        self.dismiss(self.at)
+        if self.draws and not self._only_draws:
+            self.draws, self.box = False, []
+            self.show()
+        else:
+            self.dismiss(self.at)

@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 from frn.errors import FrnError
+from frn.images.boxes import Box, box_name
 from frn.projects.names import is_no_class
 from frn.projects.session import Duplicate, Find, Session, State, Support, in_both
 from frn_tui.client import file_requests
@@ -357,6 +359,14 @@ class Controller(SyncedDocument):
         self.follow(lambda old: part if old == path else old)
         self.query.wait_for(part)  # until then, the answer and its key are those of the other photo
         await self.ask([part])
+
+    def use_boxes(self, keys: Iterable[str]) -> None:
+        """Make the boxes that were found in examples their own, in one edit."""
+        with self.session.one_edit():
+            for key in keys:
+                (_, support), found = self.session.state.holders()[key], self.boxes[key]
+                path = Path(box_name(str(support.path), Box(*found["box"])))
+                self.session.exchange(key, dataclasses.replace(support, path=path, key=found["key"]))
 
     async def crop_example(self, path: str, part: str) -> None:
         """Use a part of an example in its place, given by its name, as one edit."""

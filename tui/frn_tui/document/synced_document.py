@@ -45,8 +45,8 @@ class SyncedDocument:
         self.expected = ""
         self.known: dict[str, float] = {}
         """`known` of the examples by leave-one-out, by key."""
-        self.boxes: dict[str, list[int]] = {}
-        """Boxes of the subjects that were found in examples without one, by key."""
+        self.boxes: dict[str, protocol.FoundBox] = {}
+        """Subjects that were found in examples without a box, by key."""
         self.unranked = 0
         """Examples that are not yet compared with all classes, because there are many."""
         self.problems: list[Problem] = []
@@ -72,6 +72,10 @@ class SyncedDocument:
                 self.progress(what, event["done"], event["total"])
 
         return on_event
+
+    def box_in(self, key: str) -> list[int]:
+        """Return the box that was found in an example; empty if it has one of its own, or there was no search."""
+        return self.boxes[key]["box"] if key in self.boxes else []
 
     @property
     def title(self) -> str:

@@ -124,8 +124,8 @@ class PhotosPane(Pane):
     def _items(self, entry: ClassEntry) -> list[GalleryItem]:
         report = self.controller.reports.get(entry.id)
         items = [_item(support, entry, report, self.controller) for support in entry.supports]
-        if boxes := self.controller.boxes:
-            items = [replace(item, subject=tuple(boxes.get(item.key or "", ()))) for item in items]
+        if self.controller.boxes:
+            items = [replace(item, subject=tuple(self.controller.box_in(item.key or ""))) for item in items]
         if not self.everywhere:
             return items
         is_list = self.gallery.view == "list"  # a small tile has room for the class only
@@ -176,6 +176,8 @@ class PhotosPane(Pane):
     def suggestion(self) -> str:
         """Describe what `y` and `Y` would do now; nothing if no other class is suggested."""
         moves = self._suggested(self._selected_keys())
+        if not moves and not self.gallery.selection and self._found(self._selected_keys()):
+            return f"y: use the box that was found   Y: all {len(self._found(self._all_keys)):,}   "
         if len(moves) != 1 or self.gallery.selection:
             return ""
         more = sum(map(len, self._as_likely().values()))
@@ -190,19 +192,39 @@ class PhotosPane(Pane):
 
     def _as_likely(self) -> dict[int, list[str]]:
         """Return the keys of listed photos that fit another class as well as the photo under the cursor does."""
-        return self._suggested([key for keys in self._keys.values() for key in keys], self._chance)
+        return self._suggested(self._all_keys, self._chance)
+
+    @property
+    def _all_keys(self) -> list[str]:
+        return [key for keys in self._keys.values() for key in keys]
+
+    def _found(self, keys: Iterable[str]) -> list[str]:
+        """Return the keys of the photos in which a box was found."""
+        return [key for key in keys if key in self.controller.boxes]
 
     @property
     def suggests(self) -> bool:
-        """Return whether another class is suggested for the photo under the cursor."""
-        return self._chance > 0
+        """Return whether another class or a box is suggested for the photo under the cursor."""
+        return self._chance > 0 or bool(self._found(self._selected_keys()))
 
     def action_right(self) -> None:
-        self._take(self._suggested(self._selected_keys()))
+        keys = self._selected_keys()
+        if not (moves := self._suggested(keys)) and (found := self._found(keys)):
+            self._use_boxes(found)
+        else:
+            self._take(moves)
 
     def action_right_all(self) -> None:
         if least := self._chance:
             self._take(self._as_likely(), f": all from {least:.2f} up")
+        elif found := self._found(self._all_keys):
+            self._use_boxes(found)
+
+    def _use_boxes(self, keys: Sequence[str]) -> None:
+        """Make the boxes that were found in photos their own."""
+        self.context.edit(
+            lambda session: self.controller.use_boxes(keys), f"{self._called(keys)}: now with the box that was found"
+        )
 
     def _take(self, moves: dict[int, list[str]], which: str = "") -> None:
         """Move photos to the classes that they fit better."""

@@ -225,7 +225,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         room = self.size.width - len(whose) - 8
         self.jobs.hint = f"1-9: add {whose}{class_keys(self.controller.names.values(), room)}" if whose else ""
         if self.has_class("-large"):
-            found = self.controller.boxes.get(near.key, []) if near else []
+            found = self.controller.box_in(near.key) if near else []
             self.large.show(item.answer if item else None, str(near.path) if near else "", found)
             shown = self.controller.query.answer
             if item is not None and (shown is None or shown["path"] != item.path):

@@ -22,6 +22,7 @@ from frn_tui.panes.exports import Exports
 from frn_tui.panes.photos import PhotosPane
 from frn_tui.panes.project import PANES, ProjectBar
 from frn_tui.panes.query import QueryPane
+from frn_tui.panes.verdicts import called
 from frn_tui.settings.keys import TABLE, KeyedScreen, read_own_keys
 from frn_tui.settings.settings import Settings
 from frn_tui.terminal.modes import PIXELS, Mode
@@ -260,9 +261,7 @@ class Workspace(KeyedScreen[None]):
         gallery, preview = self.photos_pane.gallery, self.query_pane.picture.preview
         if self._in_focus == "photos" and gallery.cursor_item is not None and not self.has_class("-zoomed"):
             if step > 0:
-                crop = partial(self.context.start, self.controller.crop_example)
-                closeup = Closeup(gallery.paths, gallery.cursor, self.context.mode, crop)
-                self.app.push_screen(closeup, lambda at: gallery.action_go(at or 0))
+                self._enlarge()
         elif not self.has_class("-zoomed"):
             self.focus_pane("query")
             self.set_class(step > 0, "-zoomed")
@@ -273,8 +272,24 @@ class Workspace(KeyedScreen[None]):
         else:
             self.remove_class("-zoomed")
 
+    def _enlarge(self, *, draws: bool = False) -> None:
+        """Enlarge the example under the cursor, and perhaps draw a box on it."""
+        gallery, crop = self.photos_pane.gallery, partial(self.context.start, self._box_example)
+        found = {item.path: item.subject for item in gallery.items}
+        closeup = Closeup(gallery.paths, gallery.cursor, self.context.mode, crop, found, draws=draws)
+        self.app.push_screen(closeup, lambda at: gallery.action_go(at or 0))
+
+    async def _box_example(self, path: str, part: str) -> None:
+        await self.controller.crop_example(path, part)
+        is_box, searches = split_box(part)[1] is not None, self.controller.session.state.search != "none"
+        hint = "   F: find it in the other photos" if is_box and not searches else ""
+        self.context.say(f"{called([path])}: {'with a box' if is_box else 'the whole photo'}{hint}   u: undo")
+
     def action_crop(self) -> None:
-        """Crop the queried photo to its visible part, or take back its crop."""
+        """Draw a box on the example under the cursor; crop the queried photo to its visible part, or undo that."""
+        if self._in_focus == "photos" and self.photos_pane.gallery.cursor_item is not None:
+            self._enlarge(draws=True)
+            return
         answer, preview = self.controller.query.answer, self.query_pane.picture.preview
         if answer is None or not self.query_pane.display or (part := preview.part()) == answer["path"]:
             self.context.say("z and the arrows show a part of the photo, and B crops it; or draw a box with the mouse")

@@ -35,6 +35,13 @@ class Picture:
     """The network's crop, in fractions of the visible part."""
 
     @property
+    def whole(self) -> Box:
+        """The whole photo, in fractions of the visible part."""
+        left, top, right, bottom = self.view
+        wide, high = right - left, bottom - top
+        return -left / wide, -top / high, (1 - left) / wide, (1 - top) / high
+
+    @property
     def is_pixels(self) -> bool:
         return self.mode in PIXELS
 

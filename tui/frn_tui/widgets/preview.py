@@ -45,9 +45,10 @@ class Mark:
     """A frame around a part of a photo."""
 
     box: Sequence[float]
-    """Left, top, width and height in fractions of the network's crop."""
+    """Left, top, width and height in fractions of the network's crop, or in pixels of the photo."""
     text: str = ""
     kind: Literal["mark", "faint"] = "mark"
+    in_pixels: bool = False
 
 
 class Preview(Widget, can_focus=True):
@@ -83,6 +84,8 @@ class Preview(Widget, can_focus=True):
         self.follower: Preview | None = None
         """A preview that shows the same part of its photo."""
         self.picture: Picture | None = None
+        self.on_picture: Callable[[RenderPreview], object] = lambda request: None
+        """Called with the request of each image that is shown."""
         self._path, self._framed, self._subject = "", False, list[int]()
         self._look: Look = "photo"
         self._heat: Heat | None = None
@@ -137,6 +140,7 @@ class Preview(Widget, can_focus=True):
             left, top, right, bottom = picture.view
             self.centre = (left + right) / 2, (top + bottom) / 2
             self._wanted = self.request
+        self.on_picture(request)
         self.refresh()
 
     def look_at(self, zoom: float, centre: tuple[float, float] = MIDDLE) -> None:
@@ -228,10 +232,13 @@ class Preview(Widget, can_focus=True):
             self._marks = list(marks)
             self.refresh()
 
-    def _corners_of(self, picture: Picture, box: Sequence[float]) -> Corners:
-        """Return the cells at the corners of a part of the network's crop: left, top, right and bottom."""
+    def _corners_of(self, picture: Picture, mark: Mark) -> Corners:
+        """Return the cells at the corners of a frame: left, top, right and bottom."""
         left, top, right, bottom = picture.crop
-        x, y, width, height = box
+        x, y, width, height = mark.box
+        if mark.in_pixels:
+            left, top, right, bottom = picture.whole
+            x, y, width, height = (edge / side for edge, side in zip(mark.box, picture.photo * 2, strict=True))
         across = [picture.columns * (left + at * (right - left)) for at in (x, x + width)]
         down = [picture.rows * (top + at * (bottom - top)) for at in (y, y + height)]
         corners = (round(across[0]), round(down[0]), round(across[1]) - 1, round(down[1]) - 1)
@@ -263,7 +270,7 @@ class Preview(Widget, can_focus=True):
             place = margins(self.picture, self.size)
             for mark in self._marks:
                 style = self.get_visual_style(f"preview--{mark.kind}").rich_style
-                corners = self._corners_of(self.picture, mark.box)
+                corners = self._corners_of(self.picture, mark)
                 strip = self._with_frame(strip, y - place.y, place, corners, style, mark)
             if self._drawn is not None:
                 strip = self._with_frame(strip, y - place.y, place, _corners(*self._drawn), base, Mark(WHOLE))

@@ -22,6 +22,7 @@ from frn.projects.session import State, Support
 from frn.ridge.enrolment import ClassScorer
 from frn.ridge.parameters import HeadParameters
 from frn.system.lru import ByteLimitedCache
+from frn_tui.client.protocol import FoundBox
 from frn_tui.engine.models import Models
 from frn_tui.engine.worker_queues import Job
 
@@ -119,10 +120,14 @@ class Subjects:
         return self.listed[key].key if key in self.listed else key
 
     @property
-    def boxes(self) -> dict[str, list[int]]:
-        """Return the boxes that were found in examples without one, by content key."""
+    def boxes(self) -> dict[str, FoundBox]:
+        """Return the subjects that were found in examples without a box, by content key."""
         found = {s.key: split_box(s.path)[1] for entry in self._boxed[1].classes for s in entry.supports}
-        return {support.key: list(box) for key, support in self.listed.items() if (box := found[key]) is not None}
+        return {
+            support.key: FoundBox(box=list(box), key=key)
+            for key, support in self.listed.items()
+            if (box := found[key]) is not None
+        }
 
     def left_out(
         self, classifier: Classifier, state: State, form: EnrolledForm, maps: Mapping[str, Maps], job: Job
