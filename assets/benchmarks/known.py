@@ -1,4 +1,4 @@
-"""Compare `known` with the familiarity of earlier versions: AUROC, and the rates of the calibrated threshold.
+"""Compare `known` with the familiarity of earlier versions, and unequal classes with and without their corrections.
 
     python assets/benchmarks/known.py DATA... --split val
 
@@ -9,22 +9,20 @@ of these classes are known, those of as many further classes (at least 4) are un
     rejected  known photos below the threshold, which 5% of the examples are below
     caught    unknown photos below it
     stated    the share of unknown photos below it that is expected from the examples
+
+The second table is that of `unequal.py`.
 """
 
-import argparse
-from pathlib import Path
-
 import numpy as np
-from numpy.typing import NDArray
-from tune import PHOTOS, QUERIES, features
+from tune import PHOTOS, QUERIES, features, left_out
+from unequal import Floats, parser, print_table
 
 from frn.estimator.loading import load_extractor
-from frn.inference.unknown import Measures, auroc, calibrate, without_itself
+from frn.inference.unknown import Measures, auroc, without_itself
 from frn.ridge.enrolment import ClassScorer, energy, leave_one_out
 from frn.ridge.tuning import Prior, tune_by_leave_one_out
 from frn.ridge.unequal import enroll_all
 
-Floats = NDArray[np.floating]
 SHAPES = ((2, 5), (3, 5), (5, 2), (5, 5), (5, 20), (12, 5), (12, 20), (25, 5), (25, 20))
 COLUMNS = ("auroc", "rejected", "caught", "stated")
 
@@ -54,7 +52,7 @@ def measure(classes: list[Floats], way: int, shot: int, prior: Prior, seed: int)
     errors, energies, distances = measures(np.concatenate(pools))
     errors[np.arange(len(labels)), labels] = np.concatenate([leave_one_out(pool, head) for pool in pools])
     distances = without_itself(distances, labels.tolist(), [shot] * way)
-    found = calibrate((errors, energies, distances), labels, head.gamma)
+    found = left_out(pools, scorer, head)
     others = np.arange(way) != labels[:, None]
     foreign = (each[others].reshape(len(labels), -1) for each in (errors, distances))
     apart = familiarity((next(foreign), energies, next(foreign)))
@@ -66,28 +64,21 @@ def measure(classes: list[Floats], way: int, shot: int, prior: Prior, seed: int)
     return 100 * np.array([old, new]).T
 
 
-def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path, nargs="+", help="Data sets.")
-    parser.add_argument("--split", default="val")
-    parser.add_argument("--model", default="frn-photo")
-    parser.add_argument("--draws", type=int, default=6)
-    return parser
-
-
 def main() -> None:
     """Print a table."""
-    options = parser().parse_args()
+    options = parser(__doc__).parse_args()
     extractor = load_extractor(options.model, "cpu")
     sets = [features(extractor, [root / options.split]) for root in options.data]
     print("| classes x photos | " + " | ".join(COLUMNS) + " |\n|---" + "|---" * len(COLUMNS) + "|")
     for way, shot in SHAPES:
         large = [[maps for maps in each if len(maps) >= min(shot + 5, PHOTOS)] for each in sets]
         large = [each for each in large if len(each) >= way + max(way, 4)]
-        rows = [measure(each, way, shot, extractor.prior, seed) for each in large for seed in range(options.draws)]
+        draws = options.draws * max(1, 60 // (way * shot))  # few examples need more of them
+        rows = [measure(each, way, shot, extractor.prior, seed) for each in large for seed in range(draws)]
         cells = [" / ".join(f"{value:.1f}" for value in column) for column in np.mean(rows, 0)]
         print(f"| {way} x {shot} | " + " | ".join(cells) + " |", flush=True)
+    print()
+    print_table(sets, extractor.prior, options.draws)
 
 
 if __name__ == "__main__":

@@ -37,6 +37,7 @@ from frn.inference.unknown import Calibration, auroc, calibrate, explained, with
 from frn.ridge.enrolment import ClassScorer, energy, enroll, leave_one_out
 from frn.ridge.parameters import HeadParameters, probabilities
 from frn.ridge.tuning import Prior, tune_by_leave_one_out
+from frn.ridge.unequal import as_smallest, without_one
 
 PHOTOS, QUERIES, BINS = 60, 40, 10
 SHOTS, WAYS, DRAWS = (1, 5, 20), (5, 20, 0), {5: 12, 20: 6, 50: 3, 0: 3}
@@ -100,14 +101,24 @@ def measure(
     return row
 
 
-def left_out(pools: list[Floats], scorer: ClassScorer, head: HeadParameters) -> Calibration:
-    """Return the calibration of the enrolled classes."""
-    photos, labels = np.concatenate(pools), np.repeat(np.arange(len(pools)), [len(pool) for pool in pools])
-    errors = scorer.class_error(photos).astype(float)
-    errors[np.arange(len(labels)), labels] = np.concatenate([leave_one_out(pool, head) for pool in pools])
-    counts = np.array([len(pool) for pool in pools])
-    distances = without_itself(scorer.centres.distance(photos), labels, counts)
-    return calibrate((errors, energy(photos), distances), labels, head.gamma)
+def left_out(pools: list[Floats], scorer: ClassScorer, head: HeadParameters, *, offsets: bool = True) -> Calibration:
+    """Return the calibration of the enrolled classes, with or without the offsets of unequal ones."""
+    counts = [len(pool) for pool in pools]
+    photos, labels, least = np.concatenate(pools), np.repeat(np.arange(len(pools)), counts), min(counts)
+    errors, energies = scorer.class_error(photos).astype(float), energy(photos)
+    more = [without_one(one.allowance, k, least) for one, k in zip(scorer.classes, counts, strict=True)]
+    own = np.concatenate([leave_one_out(pool, head) for pool in pools])
+    errors[np.arange(len(labels)), labels] = own + np.array(more)[labels] * energies
+    distances = without_itself(scorer.centres.distance(photos), labels.tolist(), counts)
+    smaller = [
+        as_smallest(pool, place, least, head) if len(pool) > least else (-1.0, -1.0)
+        for pool in pools
+        for place in range(len(pool))
+    ]
+    scaled = np.array(smaller) / [1, scorer.centres.scale]
+    several = np.array(counts)[labels] > 1
+    measures = errors[several], energies[several], distances[several]
+    return calibrate(measures, labels[several], head.gamma, counts=counts, smaller=scaled[several] if offsets else None)
 
 
 def others(pools: list[Floats], queries: Floats, labels: NDArray[np.int64], methods: Sequence[str]) -> dict[str, float]:

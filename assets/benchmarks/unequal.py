@@ -9,6 +9,11 @@ of photos for each class:
     mean           mean over the classes
     in proportion  photos come in the proportions of the classes' photos
     small, large   classes with the smallest and with the largest number of photos
+
+Without the offsets of `KnownRule` / with them, also in percent:
+
+    rejected       photos of the smallest classes below the threshold, which 5% of them should be
+    auroc          how well `known` separates photos of these classes from those of as many others (at least 4)
 """
 
 import argparse
@@ -16,10 +21,11 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from tune import QUERIES, features
+from tune import QUERIES, features, left_out
 
 from frn.estimator.loading import load_extractor
-from frn.ridge.enrolment import ClassScorer, enroll
+from frn.inference.unknown import auroc
+from frn.ridge.enrolment import ClassScorer, energy, enroll
 from frn.ridge.tuning import Prior, tune_by_leave_one_out
 from frn.ridge.unequal import enroll_all
 
@@ -33,14 +39,16 @@ COUNTS = {
     "5 5 5 5 5 5": [5] * 6,
     "20 / rank^0.8": [max(1, round(20 / (rank + 1) ** 0.8)) for rank in range(24)],
 }
-COLUMNS = ("mean", "in proportion", "small", "large")
+COLUMNS = ("mean", "in proportion", "small", "large", "rejected", "auroc")
 
 
-def measure(classes: list[Floats], counts: list[int], prior: Prior, seed: int) -> Floats:
-    """Return accuracies (3, 4) in percent: three rules, four columns."""
+def measure(classes: list[Floats], counts: list[int], prior: Prior, seed: int) -> list[list[float]]:
+    """Return the numbers of each cell."""
     draws, most = np.random.default_rng(seed), max(counts)
     enough = [place for place, maps in enumerate(classes) if len(maps) >= most + 5]
-    drawn = [draws.permutation(classes[place]) for place in draws.permutation(enough)[: len(counts)]]
+    order = draws.permutation(enough)
+    drawn = [draws.permutation(classes[place]) for place in order[: len(counts)]]
+    strangers = [classes[place][:QUERIES] for place in order[len(counts) : len(counts) + max(len(counts), 4)]]
     pools = [maps[:count] for maps, count in zip(drawn, counts, strict=True)]
     few = [maps[: min(counts)] for maps in drawn]
     queries = [maps[most : most + QUERIES] for maps in drawn]
@@ -51,12 +59,20 @@ def measure(classes: list[Floats], counts: list[int], prior: Prior, seed: int) -
         right = [(scorer.class_error(maps).argmin(1) == label).mean() for label, maps in enumerate(queries)]
         ends = [np.mean(np.array(right)[photos == size]) for size in (min(counts), most)]
         shots.append([np.mean(right), np.average(right, weights=photos), *ends])
-    return 100 * np.array(shots)
+    fair, unknown = ClassScorer(rules[1]), []
+    for rule in (left_out(pools, fair, head, offsets=offsets).rule for offsets in (False, True)):
+        known = [
+            rule.known((fair.class_error(maps).astype(np.float64), energy(maps), fair.centres.distance(maps)))
+            for maps in (*queries, np.concatenate(strangers))
+        ]
+        small = [(known[place] < rule.threshold).mean() for place in np.flatnonzero(photos == min(counts))]
+        unknown.append([np.mean(small), auroc(np.concatenate(known[:-1]), known[-1])])
+    return [*(100 * np.array(shots)).T.tolist(), *(100 * np.array(unknown)).T.tolist()]
 
 
-def parser() -> argparse.ArgumentParser:
+def parser(description: str | None) -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, nargs="+", help="Data sets.")
     parser.add_argument("--split", default="val")
     parser.add_argument("--model", default="frn-photo")
@@ -64,17 +80,23 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main() -> None:
-    """Print a table."""
-    options = parser().parse_args()
-    extractor = load_extractor(options.model, "cpu")
-    sets = [features(extractor, [root / options.split]) for root in options.data]
+def print_table(sets: list[list[Floats]], prior: Prior, count: int) -> None:
+    """Print the means of this many draws of each data set."""
     print("| photos of each class | " + " | ".join(COLUMNS) + " |\n|---" + "|---" * len(COLUMNS) + "|")
     for name, counts in COUNTS.items():
-        enough = [s for s in sets if sum(len(maps) >= max(counts) + 5 for maps in s) >= len(counts)]
-        rows = [measure(s, counts, extractor.prior, seed) for s in enough for seed in range(options.draws)]
-        cells = [" / ".join(f"{value:.1f}" for value in column) for column in np.mean(rows, 0).T]
+        many = len(counts) + max(len(counts), 4) if len(counts) < 12 else len(counts) + 1
+        enough = [s for s in sets if sum(len(maps) >= max(counts) + 5 for maps in s) >= many]
+        rows = [measure(s, counts, prior, seed) for s in enough for seed in range(count)]
+        columns = [np.mean(column, axis=0) for column in zip(*rows, strict=True)]
+        cells = [" / ".join(f"{value:.1f}" for value in column) for column in columns]
         print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
+
+
+def main() -> None:
+    """Print a table."""
+    options = parser(__doc__).parse_args()
+    extractor = load_extractor(options.model, "cpu")
+    print_table([features(extractor, [root / options.split]) for root in options.data], extractor.prior, options.draws)
 
 
 if __name__ == "__main__":

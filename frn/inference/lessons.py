@@ -7,6 +7,7 @@ enough for all photos of other classes. An example is compared with the others o
 Shape letters: k examples of a class, r locations, d channels, p pool rows.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -28,6 +29,11 @@ CARRIES = 0.5
 """Share of what a class explains of itself, from which it needs more photos like the one that explains it."""
 ACCURATE = 0.75
 """Fraction of right answers by leave-one-out below which a class needs more photos."""
+
+
+MORE, NOTICEABLE, ENOUGH = 4, 0.03, 20
+"""Photos to add to a small class, and the loss of accuracy, and number of examples to measure it on, from which it is
+reported."""
 
 
 class Worth(NamedTuple):
@@ -66,6 +72,7 @@ def advise(classifier: Classifier, find: Callable[[str], Maps] | None = None) ->
         return []
     find = find or classifier.example_maps().__getitem__
     shares = classifier.leave_one_out
+    small = _small_classes(classifier)
     entries = sorted(classifier.state.classes, key=lambda entry: float(np.mean(shares.get(entry.name, 0.0))))
     entries = entries[:MAX_CLASSES]
     values = worth([np.stack([find(photo.key) for photo in entry.supports]) for entry in entries], classifier.head)
@@ -88,10 +95,47 @@ def advise(classifier: Classifier, find: Callable[[str], Maps] | None = None) ->
         if k > 1 and (recognised := right[name] + suspects) < ACCURATE * k:
             text = f"add photos to {name}: {k - recognised} of its {k} photos look like another class"
             few.append((recognised / k, text))
-        if k == 1:
+        if k == 1 and not small:
             few.append((0.5, f"add photos to {name}: it has a single one"))
     ordered = [text for texts in (mistakes, few, carried) for _, text in sorted(texts)[: MOST - 1]]
-    return ordered[:MOST]
+    return [*ordered[: MOST - len(small)], *small]
+
+
+def _small_classes(classifier: Classifier) -> list[str]:
+    """Return what the smallest classes lose, and gain with more photos, in a line if it is noticeable."""
+    cost, least = costs(classifier), min(len(entry.supports) for entry in classifier.state.classes)
+    if (loss := cost(least) - cost(math.inf)) < NOTICEABLE:
+        return []
+    first, *others = [entry.name for entry in classifier.state.classes if len(entry.supports) == least]
+    names = f"{first} and {len(others)} other{'s' * (len(others) > 1)}" if others else first
+    photos = "a single photo costs" if least == 1 else f"{least} photos cost"
+    gain = f"{MORE} more{' each' * bool(others)} gain about {100 * (cost(least) - cost(least + MORE)):.0f}"
+    return [f"add photos to {names}: {photos} about {100 * loss:.0f} points of accuracy there; {gain}"]
+
+
+def costs(classifier: Classifier) -> Callable[[float], float]:
+    """Return a function of a class's number of photos: the fraction of its photos that other classes win.
+
+    It is measured by leave-one-out on examples of classes that are larger than the smallest: with all photos of their
+    class, and with as few as the smallest has. Between the two, and beyond, it follows a power of the number, but it
+    never falls below that with all photos. If there are too few such examples, or two of them do not tell, it is 0.
+    """
+    assert classifier.left_out is not None  # there are classes
+    errors, labels, _, _, smaller = classifier.left_out
+    chosen = smaller[:, 0] >= 0
+    if not chosen.any() or errors.shape[1] < 2:
+        return lambda count: 0.0
+    counts = np.array([len(entry.supports) for entry in classifier.state.classes])
+    rivals = errors[chosen]
+    rows = np.arange(len(rivals)), labels[chosen]
+    own, rivals[rows] = rivals[rows], np.inf
+    few, many = ((each > rivals.min(1)).sum() for each in (smaller[chosen, 0], own))
+    if few - many < 2 or len(rivals) < ENOUGH:  # may be chance
+        return lambda count: 0.0
+    few, many = ((each + 0.5) / (len(rivals) + 1) for each in (few, many))  # so that neither is 0
+    growth = np.log(counts[labels[chosen]] / counts.min()).mean()
+    power = math.log(few / many) / growth
+    return lambda count: float(max(many, few * (count / counts.min()) ** -power))
 
 
 def _leave_one_out(classifier: Classifier) -> tuple[dict[str, tuple[str, float]], Counter[str]]:

@@ -1,6 +1,7 @@
 """What examples are worth, and the changes that follow from it."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from frn.estimator.loading import load_extractor
 from frn.inference.classifier import Classifier
 from frn.inference.explanation import contributions
-from frn.inference.lessons import advise, worth
+from frn.inference.lessons import advise, costs, worth
 from frn.ridge.parameters import HeadParameters
 
 MOTHS = Path("assets/samples/moths").resolve()
@@ -51,3 +52,23 @@ def test_a_photo_in_the_wrong_class_is_to_be_removed_and_others_are_not() -> Non
     advice = advise(classifier)
     assert advice[0].startswith(f"remove {second}/{stray.name} from {first}: it looks like {second}, and explains ")
     assert advice[1:] == [f"add photos to {third}: it has a single one"]
+
+
+def test_small_classes_cost_accuracy_that_more_photos_gain() -> None:
+    """Of twenty examples, all are right with all 16 photos of their class, and ten with one."""
+    errors, labels = np.full((20, 3), 2.0), np.zeros(20, dtype=int)
+    errors[:, 0] = 1.0
+    smaller = np.column_stack([np.where(np.arange(20) < 10, 3.0, 1.5), np.ones(20)])
+    left_out = [errors, labels, np.ones(20), errors, smaller]
+    entries = [SimpleNamespace(supports=[None] * count) for count in (16, 1, 4)]
+
+    def cost(count: float, rows: slice = slice(None)) -> float:
+        classifier = SimpleNamespace(left_out=[each[rows] for each in left_out], state=SimpleNamespace(classes=entries))
+        return costs(classifier)(count)  # type: ignore[arg-type]
+
+    assert cost(1) == 10.5 / 21
+    assert cost(16) == pytest.approx(0.5 / 21)
+    assert cost(4) == pytest.approx(np.sqrt(cost(1) * cost(16)))
+    assert cost(100) == cost(np.inf) == pytest.approx(cost(16))
+    assert cost(1, slice(9, 20)) == 0  # a single mistake may be chance
+    assert cost(1, slice(19)) == 0
