@@ -118,7 +118,7 @@ def costs(classifier: Classifier) -> Callable[[float], float]:
 
     It is measured by leave-one-out on examples of classes that are larger than the smallest: with all photos of their
     class, and with as few as the smallest has. Between the two, and beyond, it follows a power of the number, but it
-    never falls below that with all photos. If there are too few such examples, or two of them do not tell, it is 0.
+    never falls below that with all photos. It is 0 with too few examples, or less than two more mistakes.
     """
     assert classifier.left_out is not None  # there are classes
     errors, labels, _, _, smaller = classifier.left_out

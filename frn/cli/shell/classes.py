@@ -74,6 +74,10 @@ def _describe_head(classifier: "Classifier") -> str:
     if trained and not classifier.extractor.untrained_head:
         before = f"; trained values {trained.alpha:.1f} and {trained.gamma:.1f}"
     origin = "from the project" if classifier.uses_project_head else f"chosen from your {photos:,} photos"
+    if 1 < photos == len(classifier.state.classes) and not classifier.uses_project_head:
+        less = chosen.gamma < 0.9 * classifier.extractor.prior.head(1).gamma
+        because = "; gamma is lower, because these photos have less variety than usual ones" if less else ""
+        origin = f"from the model: one photo of each class cannot show how sure answers should be{because}"
     return f"alpha {chosen.alpha:.1f} and gamma {chosen.gamma:.1f}, {origin}{before}"
 
 

@@ -312,3 +312,15 @@ def test_enroll_names_the_stopped_program_that_holds_the_lock(birds: Path, tmp_p
         first.send_signal(signal.SIGCONT)
         assert first.wait(processes.SECONDS) == 0
     assert frn("classify", tmp_path / "x.frn.json", next(birds.rglob("*.png"))).exit_code == 0
+
+
+def test_enroll_says_that_one_photo_of_each_class_cannot_check_probabilities(birds: Path, tmp_path: Path) -> None:
+    single = [f"{home.name}={tmp_path / home.name}" for home in sorted(birds.iterdir())[:3]]
+    for source in single:
+        name, folder = source.split("=")
+        Path(folder).mkdir()
+        shutil.copy(sorted((birds / name).iterdir())[0], folder)
+    made = frn("enroll", *single, "--model", "conv4", "--out", tmp_path / "b.frn.json")
+    assert "from the model: one photo of each class cannot show how sure answers should be" in made.stdout.replace(
+        "\n", " "
+    )

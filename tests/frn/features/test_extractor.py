@@ -15,10 +15,12 @@ from frn_export.graphs.backbone import features_graph
 from onnx import helper
 
 from frn.errors import FrnError
+from frn.estimator.loading import load_extractor
 from frn.features.extractor import Extractor
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model
+from frn.models.zoo import DEFAULT_MODEL
 from frn.ridge.parameters import HeadParameters
 from frn.ridge.tuning import UNTRAINED, Prior
 from frn.system.hardware import own_cores
@@ -161,3 +163,7 @@ def test_larger_images_are_read_in_smaller_batches(graph: onnx.ModelProto) -> No
     for size, batch in ((32, 16), (256, 16), (257, 15), (512, 4)):
         extractor.transform = EvaluationTransform(size=size)
         assert extractor.batch == batch
+
+
+def test_the_default_model_has_the_variety_of_usual_photos() -> None:
+    assert load_extractor(DEFAULT_MODEL, "cpu").prior.variety > 0

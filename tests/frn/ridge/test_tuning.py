@@ -22,6 +22,7 @@ from frn.ridge.tuning import (
     tune,
     tune_by_leave_one_out,
     tune_on_episodes,
+    variety,
 )
 
 TRAINED = Prior.trained(HeadParameters(2.0, 0.2, 5.0))
@@ -262,3 +263,17 @@ def test_log_likelihood_of_the_correct_classes_by_hand() -> None:
     errors, labels = np.array([[1.0, 2.0], [3.0, 1.0]]), np.array([0, 0])
     expected = -np.log(1 + np.exp(-2)) - np.log(1 + np.exp(4))
     assert _log_likelihood(errors, labels, 2.0) == pytest.approx(expected)
+
+
+def test_with_one_photo_of_each_class_gamma_falls_with_the_variety_of_the_photos() -> None:
+    draws = np.random.default_rng(0)
+    shared, own = draws.standard_normal((4, 1, 1, 8)), draws.standard_normal((4, 1, 5, 8))
+    varied, alike = list(own), list(3 * shared + own)
+    prior = Prior(1.0, 0.0, 10.0, variety=variety(varied))
+    usual = prior.head(1)
+    assert tune_by_leave_one_out(varied, prior) == usual
+    lower = tune_by_leave_one_out(alike, prior)
+    assert lower.gamma == pytest.approx(usual.gamma * (variety(alike) / variety(varied)) ** 0.6)
+    assert lower.alpha == usual.alpha
+    assert tune_by_leave_one_out(alike, replace(prior, variety=0.0)) == usual
+    assert variety([np.ones((1, 5, 8)), np.ones((1, 5, 8))]) == pytest.approx(1e-6)
