@@ -296,7 +296,7 @@ class Controller(SyncedDocument):
 
     async def export(self, path: str, what: file_requests.Exported, *, replace: bool = False) -> None:
         """Write the classes for other programs; what they still need is listed with the problems."""
-        await self.sync()
+        await self.settle()
         needs = await self.engine.call(file_requests.ExportClasses(path, what, replace))
         self.problems[:] = [problem for problem in self.problems if problem.path != path]
         self.problems += [Problem(path, needs)] * bool(needs)

@@ -204,6 +204,13 @@ class SyncedDocument:
             if state is self.session.state:
                 self._renewed = state
 
+    async def settle(self) -> None:
+        """Sync, and finish the search of the examples, which decides probabilities and the threshold."""
+        await self.sync()
+        while self.unranked and self.session.state.search != "none":
+            await self.rank()
+            await self.sync()
+
     async def rank(self) -> None:
         """Compare the examples with all classes, in batches, as long as the classes stay the same."""
         state, threshold = self.session.state, self.threshold

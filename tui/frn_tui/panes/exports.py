@@ -73,7 +73,7 @@ class Exports:
 
     async def _write(self, path: str, what: str, form: Form) -> None:
         if what in ANSWERS:
-            await self.controller.sync()  # so that the answers are those of the current classes
+            await self.controller.settle()  # so that the answers are those of the current classes
         if what in ("copy", "move"):
             await self._sort(path, move=what == "move")
             return

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnxruntime import InferenceSession
 from PIL import Image
 from typer.testing import CliRunner
 
 from frn.cli.main import app
 from frn.data.synthetic import draw_moth, species
-from frn.images.boxes import Box, box_name
+from frn.images.boxes import Box, box_name, split_box
 from tests.tui.engine.conftest import Engine
 
 Photos = dict[str, list[tuple[Path, Box]]]
@@ -34,10 +35,15 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Photos:
     return placed
 
 
-def classify(*words: str | Path) -> list[dict[str, Any]]:
-    ran = CliRunner().invoke(app, ["classify", *map(str, words), "--json"])
+def run(*words: str | Path) -> str:
+    ran = CliRunner().invoke(app, [*map(str, words)])
     assert ran.exit_code == 0, ran.output
-    return [json.loads(line) for line in ran.stdout.splitlines() if line.startswith("{")]
+    return ran.stdout
+
+
+def classify(*words: str | Path) -> list[dict[str, Any]]:
+    printed = run("classify", *words, "--json")
+    return [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
 
 
 def boxed(photos: Photos, boxes: int) -> dict[str, list[Path]]:
@@ -69,8 +75,32 @@ def test_the_app_answers_as_the_command_line(
         assert chances == pytest.approx(by_command["probabilities"], abs=1e-5)
         assert answer["known"] == pytest.approx(by_command["known"], abs=1e-5)
         assert answer["unknown"] is by_command["unknown"]
+    if boxes and app_first:
+        engine.done("export", path=str(tmp_path / "a" / "classifier.onnx"), what="classifier")
+        run("export", "--classes", project, "--out", tmp_path / "b")
+        images = np.random.default_rng(0).random((1, 3, 120, 170), dtype=np.float32)
+        by_app, by_command = (
+            InferenceSession(tmp_path / folder / "finder.onnx").run(None, {"images": images}) for folder in "ab"
+        )
+        assert all(np.allclose(one, other, atol=1e-4) for one, other in zip(by_app, by_command, strict=True))
     listed = [support["key"] for entry in state["classes"] for support in entry["supports"]]
     assert set(done["boxes"]) == (set(listed) - {listed[0], listed[3]} if boxes == 1 else set())
     assert answers[0]["key"] == listed[1]  # an example, whatever was found in it
     assert [len(report["explained"]) for report in done["reports"]] == [3, 3]
     assert all(set(report["explained"]) <= set(listed) for report in done["reports"])
+
+
+def test_a_bundle_of_a_project_that_searches_has_whole_photos_with_their_boxes(
+    engine: Engine, photos: Photos, tmp_path: Path
+) -> None:
+    state = engine.state(boxed(photos, 1)) | {"search": "one"}
+    engine.done("bundle", path=str(tmp_path / "x.zip"), state=state)
+    project = engine.done("unpack", path=str(tmp_path / "x.zip"), folder=str(tmp_path / "y"))
+    loaded = engine.done("load", path=project)["state"]
+    examples = [support for entry in loaded["classes"] for support in entry["supports"]]
+    given = [support for entry in state["classes"] for support in entry["supports"]]
+    assert loaded["search"] == "one"
+    assert [each["key"] for each in examples] == [each["key"] for each in given]
+    for each, before in zip(examples, given, strict=True):
+        assert Path(each["path"]).name == Path(before["path"]).name
+        assert split_box(each["path"])[0].read_bytes() == split_box(before["path"])[0].read_bytes()

@@ -13,7 +13,7 @@ from typing import IO
 
 from frn.errors import FrnError, shorten
 from frn.features.feature_cache import content_key
-from frn.images.boxes import split_box
+from frn.images.boxes import box_name, split_box
 from frn.images.opening import read_file
 from frn.models.zoo import EXTRACTOR, HEAD_FILE, is_exported, shipped_extractors
 from frn.projects.folder_tree import looks_like_image
@@ -62,7 +62,7 @@ def _fill(folder: Path, name: str, models: Models, state: State, job: Job) -> No
     for entry in (*state.classes, *others):
         home = folder / fresh_name(safe_name(entry.name), names)
         home.mkdir(parents=True)
-        classes.append(_copy(entry, home, job))
+        classes.append(_copy(entry, home, job, whole=state.search != "none"))
         done += len(entry.supports)
         job.progress(done, total)
     if others:
@@ -100,7 +100,7 @@ def unpack(request: UnpackBundle, job: Job) -> str:
 def _members(project: Project, home: Path, archive: zipfile.ZipFile, top: PurePosixPath) -> list[PurePosixPath]:
     """Return the entries that a bundle's project uses: photos, also by name, and a model; never hidden entries."""
     groups = (*(entry.supports for entry in project.state.classes), project.state.others)
-    photos = [Path(support.path) for group in groups for support in group]
+    photos = [split_box(support.path)[0] for group in groups for support in group]
     model = Path(project.model.locate(home))
     heads = [model.with_name(HEAD_FILE)] if is_exported(model) else []
     named = [*(photo for photo in photos if looks_like_image(photo.name)), *heads, model]
@@ -120,8 +120,11 @@ def _extract(archive: zipfile.ZipFile, member: PurePosixPath, project: PurePosix
         shutil.copyfileobj(source, file)
 
 
-def _copy(entry: ClassEntry, home: Path, job: Job) -> ClassEntry:
-    """Copy a class's photos to the folder `home`, and return the class with the copies."""
+def _copy(entry: ClassEntry, home: Path, job: Job, *, whole: bool) -> ClassEntry:
+    """Copy a class's photos to the folder `home`, and return the class with the copies.
+
+    Of a box, only the box is copied or, with `whole`, its whole photo, which is searched for its subject.
+    """
     names: set[str] = set()
     copies = []
     for support in entry.supports:
@@ -129,10 +132,11 @@ def _copy(entry: ClassEntry, home: Path, job: Job) -> ClassEntry:
         data = read_file(support.path)
         if content_key(data) != support.key:
             raise FrnError(f"{support.path}: has changed since it was added. Remove it and add it again.")
-        file, box = split_box(support.path)  # of a box, only the box is copied
-        copy = home / fresh_name(safe_name(f"{file.stem}.png" if box else file.name), names)
-        copy.write_bytes(data)
-        copies.append(Support.of(copy, support.key))
+        file, box = split_box(support.path)
+        is_part = box is not None and not whole
+        copy = home / fresh_name(safe_name(f"{file.stem}.png" if is_part else file.name), names)
+        copy.write_bytes(read_file(file) if box and whole else data)
+        copies.append(Support.of(Path(box_name(str(copy), box)) if box and whole else copy, support.key))
     return replace(entry, supports=tuple(copies))
 
 

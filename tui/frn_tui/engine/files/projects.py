@@ -55,18 +55,32 @@ class Projects:
 def export(classes: EnrolledClasses, request: ExportClasses, job: Job) -> str:
     """Write the current classes for other programs, and return what they still need."""
     path, classifier = Path(request.path), classes.current
+    searches = classifier.state.search != "none"
     if request.what == "page":
         from frn_export.web.runtime import find_runtime, missing_runtime  # imported here because few sessions export
         from frn_export.web.write import write_page
 
         runtime = find_runtime(path)
         write_page(classifier, path, runtime, replace=request.replace)
-        return "" if runtime else missing_runtime(path)
-    require_writable(path, replace=request.replace)
-    data = _arrays(classifier) if request.what == "arrays" else _classifier_file(classifier)
-    job.check()
-    write_atomically(path, data, replace=request.replace)
-    return ""
+        whole = [f"{path}: classifies whole photos, because a page does not find subjects"] * searches
+        return "   ".join(whole + [missing_runtime(path)] * (runtime is None))
+    files = {path: _arrays if request.what == "arrays" else _classifier_file}
+    if searches and request.what == "classifier":
+        files[path.with_name("finder.onnx")] = _finder_file
+    for file in files:
+        require_writable(file, replace=request.replace)
+    for file, data in [(file, write(classifier)) for file, write in files.items()]:
+        job.check()
+        write_atomically(file, data, replace=request.replace)
+    if len(files) == 1:
+        return ""
+    return f"{path}: classifies a subject, which finder.onnx beside it finds. The README of `frn export` has the lines."
+
+
+def _finder_file(classifier: Classifier) -> bytes:
+    from frn_export.graphs.finder import finder_graph
+
+    return bytes(finder_graph(classifier.finder, classifier.classes).SerializeToString(deterministic=True))
 
 
 def _classifier_file(classifier: Classifier) -> bytes:
