@@ -3,8 +3,9 @@
 import hashlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -33,6 +34,7 @@ from frn.system.files import read_regular, write_atomically
 from frn.system.transfers import Progress
 from frn.training.presets import find_preset
 from frn_export.graphs.backbone import features_graph
+from frn_export.layer_choice import choose_layer
 from frn_export.parity import compare_features, verified_head
 
 SAMPLES = ("eyed footman 6.jpg", "tailed footman 6.jpg")
@@ -54,9 +56,11 @@ def add_model(
     name: str | None = None,
     weights: Path | None = None,
     size: int | None = None,
-    layer: int | None = None,
+    layer: int | Literal["auto"] | None = None,
+    classes: Mapping[str, Sequence[Path]] | None = None,
     method: str = "frn",
     progress: Progress | None = None,
+    report: Callable[[str], None] = lambda line: None,
 ) -> tuple[str, ModelFiles]:
     """Add a pretrained backbone to the user's models if its export agrees with torch.
 
@@ -65,9 +69,12 @@ def add_model(
         name: name of the model; by default the catalogue's name, or NAME up to its first dot.
         weights: weights file; downloaded by default.
         size: side of the images; by default that in the catalogue, or that of the weights.
-        layer: stage whose map is used, counted from the end; by default the last one.
+        layer: stage whose map is used, counted from the end; by default the last one. "auto" chooses it, and a map of
+            its channels, by leave-one-out (`layer_choice`).
+        classes: photos of each class, on which "auto" chooses.
         method: name of the head, which is not trained.
         progress: called with the number of downloaded bytes.
+        report: called with a line for each choice that "auto" tries.
 
     Returns:
         Name and files of the model.
@@ -79,22 +86,41 @@ def add_model(
     if network is None and ":" not in wanted:
         raise FrnError(f"{wanted}: unknown. Choose {', '.join(catalogue())}, torchvision:NAME or timm:NAME.")
     network = network or Network(backbone=wanted, about=wanted)
-    backbone = f"{network.backbone}@{layer}" if layer else network.backbone
+    if (layer == "auto") != bool(classes):
+        raise FrnError("--layer auto chooses on photos of --classes FOLDER. Give both, or neither.")
+    if layer == "auto" and method != "frn":
+        raise FrnError(f"--layer auto compares maps with the head frn. Remove --method {method}, or give a number.")
     name = name or (wanted if wanted in catalogue() else split_name(wanted)[1].partition(".")[0])
     place_for(name, network.backbone)
     remove_unfinished_models()
     weights_file = _weights(wanted, network, weights, progress)
-    try:
-        model = import_pretrained(backbone, weights_file, size=size or network.size, method=method)
-    except FrnError as error:
-        if weights is None:  # otherwise the damaged file in the cache would be used again
-            raise FrnError(f"{error}. Delete {weights_file} and add the backbone again to fetch it.") from error
-        raise
+
+    def named(place: int | None) -> str:
+        return f"{network.backbone}@{place}" if place else network.backbone
+
+    def build(place: int | None) -> Model:
+        try:
+            return import_pretrained(named(place), weights_file, size=size or network.size, method=method)
+        except FrnError as error:
+            if weights is None:  # otherwise the damaged file in the cache would be used again
+                raise FrnError(f"{error}. Delete {weights_file} and add the backbone again to fetch it.") from error
+            raise
+
+    chosen: dict[str, object] = {}
+    if layer == "auto" and classes:
+        model, tried = choose_layer(build, classes, report)
+        plain = next(each for each in tried if (each.layer, each.channels) == (1, "plain"))
+        chosen = {"chosen": str(tried[0]), "unchosen": str(plain)}
+        layer = tried[0].layer
+    else:
+        assert layer != "auto"  # it needs classes
+        model = build(layer)
     notes = {
-        "backbone": backbone,
+        "backbone": named(layer),
         "about": network.about,
         "licence": network.licence,
         "weights": weights_file.name,
+        **chosen,
     }
     return _keep(model, name, notes, network.similarity if size in (None, network.size) and not layer else None)
 

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import time
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,13 +11,18 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+import torch
 from frn_export import added
 from frn_export.added import add_file, add_model
 from frn_export.graphs.backbone import features_graph
+from frn_export.layer_choice import channel_maps
+from PIL import Image
 
 from frn.errors import FrnError
+from frn.estimator.loading import load_extractor
 from frn.features.extractor import Extractor
 from frn.images.transforms import EvaluationTransform
+from frn.inference.classifier import Classifier
 from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model, save_model
 from frn.models.zoo import Network
@@ -198,3 +203,44 @@ def test_time_per_image_is_the_median_of_five_runs_after_a_warm_up(monkeypatch: 
     extractor: Any = SimpleNamespace(transform=EvaluationTransform(size=40), feature_maps=feature_maps)
     assert Extractor.milliseconds(extractor) == pytest.approx(3.0)
     assert next(runs, None) is None
+
+
+def test_auto_layer_of_a_transformer_classifies_as_well_as_its_notes_say(folder: Path, tmp_path: Path) -> None:
+    timm = pytest.importorskip("timm", reason="the extra `timm` is not installed")
+    torch.manual_seed(0)
+    torch.save(timm.create_model("vit_tiny_patch16_224").state_dict(), tmp_path / "vit.pth")
+    draws, classes = np.random.default_rng(0), dict[str, list[Path]]()
+    for name, mean in (("dark", 90), ("middle", 100), ("light", 110)):
+        for number in range(4):
+            path = tmp_path / f"{name}{number}.png"
+            Image.fromarray(draws.normal(mean, 60, (48, 48, 3)).clip(0, 255).astype(np.uint8)).save(path)
+            classes.setdefault(name, []).append(path)
+    tried: list[str] = []
+    added = partial(add_model, "timm:vit_tiny_patch16_224", weights=tmp_path / "vit.pth", size=48, layer="auto")
+    name, files = added(classes=classes, report=tried.append)
+    notes = json.loads((files.weights.parent / "notes.json").read_text())
+    assert notes["chosen"] in tried
+    assert notes["unchosen"] == tried[0]
+    assert len(tried) == 12
+    classifier = Classifier(load_extractor(name, "cpu"))
+    classifier.enroll(classes)
+    assert classifier.left_out
+    right = (classifier.left_out[0].argmin(1) == classifier.left_out[1]).sum()
+    assert f"{right} of 12 photos right by leave-one-out" in notes["chosen"]
+    with pytest.raises(FrnError, match=r"needs two classes of two photos or more, and 1 of 2 have them"):
+        added(name="other", classes={"a": classes["dark"], "b": classes["light"][:1]})
+    with pytest.raises(FrnError, match=r"chooses on photos of --classes FOLDER"):
+        added(name="other")
+
+
+def test_channel_maps_whiten_or_project_and_keep_the_energy() -> None:
+    spread = np.array([9, 5, 3, 1, 0.5, 0.2])
+    pool = (np.random.default_rng(0).normal(size=(40, 30, 6)) * spread).astype(np.float32)
+    maps = dict(channel_maps([pool]))
+    assert maps["plain"] is None
+    for name, rank in (("principal half", 3), ("whitened", 6)):
+        channels = maps[name]
+        assert channels is not None
+        mapped = pool @ channels
+        np.testing.assert_allclose(np.square(mapped).sum(), np.square(pool).sum(), rtol=1e-5)
+        assert np.linalg.matrix_rank(channels) == rank

@@ -36,6 +36,12 @@ def models(context: typer.Context, as_json: options.AsJson = False) -> None:
         _show(found)
 
 
+def _layer(text: str | None) -> str | None:
+    if text is not None and text != "auto" and not (text.isascii() and text.isdecimal() and int(text)):
+        raise typer.BadParameter(f"{text!r} is neither a positive number nor auto")
+    return text
+
+
 @app.command()
 @console.user_errors()
 def add(
@@ -52,8 +58,11 @@ def add(
         typer.Option(min=8, help="Width and height of the images, in pixels.", show_default="that of the weights"),
     ] = None,
     layer: Annotated[
-        int | None,
-        typer.Option(min=1, help="Stage to use, counted from the end (timm only).", show_default="1, the last"),
+        str | None,
+        typer.Option(help="Stage from the end (timm only), or auto.", show_default="1, the last", callback=_layer),
+    ] = None,
+    classes: Annotated[
+        Path | None, typer.Option(help="Class folders on which --layer auto chooses.", show_default=False)
     ] = None,
     method: Annotated[
         str | None,
@@ -67,16 +76,21 @@ def add(
     The documentation lists short names of pretrained backbones. FRN needs no training on them: leave-one-out chooses
     lambda and the temperature for your classes, and `frn eval` chooses them on the validation split. Check the licence
     of the weights before you use them.
+
+    --layer auto tries the last four stages or transformer blocks, each as it is, with half of its principal components,
+    and whitened. It keeps the one that classifies the photos of --classes best by leave-one-out.
     """
     from frn.errors import FrnError
     from frn.models.zoo import catalogue, is_bare
 
     is_file = network not in catalogue() and (is_bare(Path(network)) or Path(network).exists())
-    if is_file and (weights or size or layer or method):
+    if is_file and (weights or size or layer or classes or method):
         raise FrnError(f"{network}: already contains a whole model. Only --name and --preset apply to it.")
     if not is_file and preset:
         raise FrnError("--preset only applies to the authors' .pth files")
     from frn_export.added import add_file, add_model
+
+    from frn.projects.class_files import class_files
 
     if is_file:
         added, files = add_file(network, name=name, preset=preset)
@@ -86,15 +100,27 @@ def add(
             def progress(done: int) -> None:
                 say(f"downloading the weights: {done / 1e6:.1f} MB")
 
+            stage = "auto" if layer == "auto" else int(layer) if layer else None
+            members = class_files(classes).members if classes else None
             head = method or "frn"
             added, files = add_model(
-                network, name=name, weights=weights, size=size, layer=layer, method=head, progress=progress
+                network,
+                name=name,
+                weights=weights,
+                size=size,
+                layer=stage,
+                classes=members,
+                method=head,
+                progress=progress,
+                report=say,
             )
     facts = _facts(files)
     if as_json:
         console.print_json({added: facts})
         return
     _show({added: facts})
+    if layer == "auto":
+        console.stdout().print(f"{facts['chosen']} ({facts['unchosen']})")
     console.stdout().print(f"frn-tui --model {added}   or   frn classify FOLDER PHOTO --model {added}")
 
 
