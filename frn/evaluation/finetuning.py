@@ -7,7 +7,7 @@ pose. The map shrinks these directions: with the covariance C of the photos' mea
 Shape letters: k photos of a class, r locations, d channels.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +27,11 @@ from frn.ridge.unequal import enroll_all
 FOLDS = 4
 """Number of parts; the photos of each part are classified by the others."""
 WORTH = 2.0
-"""Smallest gain on held-out photos, in percentage points, for which a model is written."""
+"""Smallest gain on held-out photos, in percentage points, for which the map is chosen.
+
+Among many sets of photos, those that gain so much also had luck. The expected gain is therefore measured on photos that
+had no part in the choice.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +42,23 @@ class FineTuning:
     """Map of the channels, (d, d), from all photos; symmetric."""
     start: Accuracy
     """Accuracy of the unchanged model, with lambda and gamma chosen on enrolment."""
-    validation: Accuracy
-    """Accuracy with the map, chosen and enrolled without the held-out photos."""
     gain: Accuracy
-    """Difference between the two, photo by photo."""
+    """Gain of the map on held-out photos, photo by photo; it decides whether the map is chosen."""
+    validation: Accuracy
+    """Accuracy on held-out photos if the map is chosen or not without them."""
+    expected: Accuracy
+    """Difference between `validation` and `start`, photo by photo: the gain to expect on other photos."""
     broken: Sequence[FrnError]
     """Reasons for skipped photos."""
 
     @property
-    def is_worth_it(self) -> bool:
-        """Return whether the gain is at least `WORTH`."""
-        return self.gain.mean >= WORTH
+    def refusal(self) -> str | None:
+        """Return why fine-tuning is not worth it, or None if it is."""
+        if self.gain.mean < WORTH:
+            return f"the gain on held-out photos is {self.gain.mean:+.1f} points, below {WORTH:g}"
+        if self.expected.mean <= 0:
+            return f"photos that had no part in the choice gain {self.expected.mean:+.1f} points"
+        return None
 
 
 def finetune(extractor: Extractor, classes: Mapping[str, Sequence[Path]]) -> FineTuning:
@@ -71,9 +81,9 @@ def finetune(extractor: Extractor, classes: Mapping[str, Sequence[Path]]) -> Fin
             f"{large} of {len(classes)} classes have {FOLDS} photos or more; fine-tuning needs two such classes. Add "
             "photos, or use the model unchanged: `frn classify` needs no training."
         )
-    before, after = cross_validate(pools, extractor.prior)
-    start, validation, gain = (summarise(right) for right in (before, after, after - before))
-    return FineTuning(whitening(pools), start, validation, gain, broken)
+    before, after, chosen = cross_validate(pools, extractor.prior)
+    start, gain = summarise(before), summarise(after - before)
+    return FineTuning(whitening(pools), start, gain, summarise(chosen), summarise(chosen - before), broken)
 
 
 def whitening(pools: Sequence[Maps]) -> Floats:
@@ -92,21 +102,40 @@ def whitening(pools: Sequence[Maps]) -> Floats:
     return (channels * np.sqrt(energy / mapped)).astype(np.float32)
 
 
-def cross_validate(pools: Sequence[Maps], prior: Prior) -> tuple[Array, Array]:
-    """Return which held-out photos are classified correctly, as 0 or 1, without the map and with it.
+def cross_validate(pools: Sequence[Maps], prior: Prior) -> tuple[Array, Array, Array]:
+    """Return which held-out photos are classified correctly, as 0 or 1: without the map, with it, and as chosen.
+
+    The third uses the map if cross-validation of the other parts chooses it.
+    """
+    before, after, chosen = [], [], []
+    for supports, held_out in _folds(pools):
+        without, mapped = _both(supports, held_out, prior)
+        inner = [_both(*fold, prior) for fold in _folds(supports)]
+        gain = 100 * np.concatenate([right - left for left, right in inner]).mean()
+        before.append(without)
+        after.append(mapped)
+        chosen.append(mapped if gain >= WORTH else without)
+    return np.concatenate(before), np.concatenate(after), np.concatenate(chosen)
+
+
+def _folds(pools: Sequence[Maps]) -> Iterator[tuple[Sequence[Maps], Sequence[Maps]]]:
+    """Yield the supports and the held-out photos of each class, for each part.
 
     A class's consecutive photos are often alike, so each part is a block of them. A class whose photos are all
     held out is omitted from that part.
     """
-    right: tuple[list[Array], list[Array]] = ([], [])
     parts = [np.array_split(pool, FOLDS) for pool in pools]
     for fold in range(FOLDS):
         pairs = [(np.concatenate(part[:fold] + part[fold + 1 :]), part[fold]) for part in parts]
         supports, held_out = zip(*(pair for pair in pairs if len(pair[0])), strict=True)
-        channels = whitening(supports)
-        right[0].append(_correct(supports, held_out, prior))
-        right[1].append(_correct([pool @ channels for pool in supports], [maps @ channels for maps in held_out], prior))
-    return np.concatenate(right[0]), np.concatenate(right[1])
+        yield supports, held_out
+
+
+def _both(supports: Sequence[Maps], held_out: Sequence[Maps], prior: Prior) -> tuple[Array, Array]:
+    """Return which held-out photos are classified correctly without the map, and with that of the supports."""
+    channels = whitening(supports)
+    mapped, queries = ([maps @ channels for maps in side] for side in (supports, held_out))
+    return _correct(supports, held_out, prior), _correct(mapped, queries, prior)
 
 
 def _correct(supports: Sequence[Maps], queries: Sequence[Maps], prior: Prior) -> Array:

@@ -38,6 +38,7 @@ EVALUATED = {"model": str, "data": str, "split": str, "seed": Count, "results": 
 MODELS = named(record("Model", MODEL, more=True))
 COMPARISONS = named(record("ModelComparison", {**COMPARED, "milliseconds": float}))
 IMAGES = GenericAlias(list, (record("CachedImages", {"of": str, "images": Count, "bytes": Count, "used": Count}),))
+FINETUNED = {"written": bool, "why": str | None, "start": float, "gain": float, "expected_gain": float}
 CACHE = {"folder": str, "limit": Count, "images": IMAGES, "features": dict[str, Count]}
 
 RESULTS: dict[str, tuple[Any, ...]] = {
@@ -52,7 +53,7 @@ RESULTS: dict[str, tuple[Any, ...]] = {
     "eval": (record("Evaluation", EVALUATED, {"method": str}),),
     "presets": (Preset, dict[str, Preset]),
     "train": (record("Trained", TRAINED, {"test": list[Result]}),),
-    "finetune": (record("Finetuned", {"start": float, **TRAINED}),),
+    "finetune": (record("Finetuned", {**TRAINED, **FINETUNED}),),
     "reproduce": (Report, list[Report]),
     "export": (
         record("Exported", EXPORTED, ALSO_EXPORTED, more=True),

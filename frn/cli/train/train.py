@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from frn.training.presets import Preset
     from frn.training.runs.run import TrainState
 
+NOTHING_WRITTEN = 3
+"""Exit status of `frn finetune` if the adapted model is not worth writing."""
+
 
 @console.user_errors()
 def train(
@@ -97,6 +100,9 @@ def finetune(
 
     The command measures the gain on held-out photos of your classes: each quarter of the photos is classified by the
     others, with the unchanged model and with the adapted one. It writes a model only if the gain is 2 points or more.
+    For the gain to expect on other photos, each quarter is also classified as the other quarters choose.
+
+    If no model is written, the exit status is 3.
     """
     started = time.monotonic()
     resolve(model)  # before importing torch or reading photos, to report a wrong name at once
@@ -110,31 +116,35 @@ def finetune(
     folder.require_free()
     with console.live_text(f"fine-tuning on {sum(map(len, found.members.values())):,} photos"):
         tuned = finetuning.finetune(load_extractor(model, device), found.members)
-        if tuned.is_worth_it:
+        if tuned.refusal is None:
             accuracy = {"accuracy": tuned.validation.mean, "ci95": tuned.validation.ci95}
             record = {"finetuned_from": model, "validation": {**accuracy, "shape": "held-out photos of its classes"}}
             finetuning.write_finetuned(model, tuned, folder.best, record)
     console.report_skipped([*found.notes, *found.skipped, *map(str, tuned.broken)])
-    seconds, result = round(time.monotonic() - started, 1), str(folder.best) if tuned.is_worth_it else model
+    seconds, why = round(time.monotonic() - started, 1), tuned.refusal
     if as_json:
-        facts = {"model": result, "start": tuned.start.mean, "validation": tuned.validation.mean}
-        console.print_json({**facts, "seconds": seconds})
-        return
-    screen = console.stdout()
-    screen.print(
-        f"{tuned.gain.episodes} held-out photos: {tuned.start.mean:.1f}% correct with {console.printable(model)}, "
-        f"[bold]{tuned.validation.mean:.1f}%[/bold] fine-tuned (difference {tuned.gain.mean:+.1f} "
-        f"± {tuned.gain.ci95:.1f} points)",
-        markup=True,
-    )
-    if not tuned.is_worth_it:
+        result = {"model": str(folder.best) if why is None else model, "written": why is None, "why": why}
+        gains = {"gain": tuned.gain.mean, "expected_gain": tuned.expected.mean}
+        accuracies = {"start": tuned.start.mean, "validation": tuned.validation.mean}
+        console.print_json({**result, **accuracies, **gains, "seconds": seconds})
+    else:
+        screen = console.stdout()
         screen.print(
-            f"Fine-tuning is not worth it: the gain is below {finetuning.WORTH:g} points. Nothing was written; use "
-            f"{console.printable(model)} unchanged."
+            f"{tuned.gain.episodes} held-out photos: {tuned.start.mean:.1f}% correct with {console.printable(model)}, "
+            f"{tuned.gain.mean:+.1f} ± {tuned.gain.ci95:.1f} points fine-tuned"
         )
-        return
-    screen.print(f"fine-tuned in {seconds:.0f} seconds: {console.strong(folder.best)}", markup=True)
-    console.suggest("frn", "classify", str(classes), "PHOTO", "--model", str(out))
+        screen.print(
+            f"expected on other photos: [bold]{tuned.expected.mean:+.1f}[/bold] ± {tuned.expected.ci95:.1f} points "
+            "(chosen and measured on different photos)",
+            markup=True,
+        )
+        if why is None:
+            screen.print(f"fine-tuned in {seconds:.0f} seconds: {console.strong(folder.best)}", markup=True)
+        else:
+            screen.print(f"Fine-tuning is not worth it: {why}. Nothing was written.")
+        console.suggest("frn", "classify", str(classes), "PHOTO", "--model", str(out) if why is None else model)
+    if why is not None:
+        raise typer.Exit(NOTHING_WRITTEN)
 
 
 def _train(run: "PreparedRun") -> "TrainState":

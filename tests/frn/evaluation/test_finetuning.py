@@ -34,7 +34,7 @@ def photos(moths: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("frn.evaluation.finetuning.WORTH", -100.0)
+    monkeypatch.setattr("frn.evaluation.finetuning.FineTuning.refusal", None)
 
 
 def disturbed(seed: int) -> list[Maps]:
@@ -70,28 +70,50 @@ def test_the_map_of_single_photos_is_the_identity() -> None:
 def test_held_out_photos_gain_if_photos_differ_in_channels_without_the_class() -> None:
     gains = []
     for seed in range(3):
-        before, after = cross_validate(disturbed(seed), UNTRAINED)
-        assert len(before) == len(after) == 48
-        gains.append(after.mean() - before.mean())
-    assert np.mean(gains) > 0.1
+        before, after, chosen = cross_validate(disturbed(seed), UNTRAINED)
+        assert len(before) == len(after) == len(chosen) == 48
+        gains.append((after.mean() - before.mean(), chosen.mean() - before.mean()))
+    assert np.mean(gains, axis=0).min() > 0.1
+
+
+def test_the_gain_to_expect_is_smaller_where_the_map_gains_by_chance() -> None:
+    """Pure noise: a map that seems to gain was lucky, and photos that had no part in the choice show it."""
+    lucky, honest = [], []
+    for seed in range(12):
+        noise = list(np.random.default_rng(seed).normal(size=(4, 8, 2, 6)).astype(np.float32))
+        before, after, chosen = cross_validate(noise, UNTRAINED)
+        if (gain := after.mean() - before.mean()) >= 0.02:
+            lucky.append(gain)
+            honest.append(chosen.mean() - before.mean())
+    assert np.mean(honest) < np.mean(lucky) / 2
 
 
 def test_a_class_whose_photos_are_all_held_out_is_missing() -> None:
     pools = disturbed(0)
-    before, _ = cross_validate([*pools[:3], pools[3][:1]], UNTRAINED)
+    before, *_ = cross_validate([*pools[:3], pools[3][:1]], UNTRAINED)
     assert len(before) == 36
 
 
-def test_a_gain_below_two_points_writes_nothing(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("frn.evaluation.finetuning.cross_validate", lambda *_: (np.ones(50), np.ones(50)))
+@pytest.mark.parametrize(
+    ("after", "chosen", "why"),
+    [
+        (0.9, 0.9, "the gain on held-out photos is +0.0 points, below 2"),
+        (1.0, 0.9, "photos that had no part in the choice gain +0.0 points"),
+    ],
+)
+def test_nothing_is_written_without_a_gain(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: float, chosen: float, why: str
+) -> None:
+    rights = [np.full(50, right) for right in (0.9, after, chosen)]
+    monkeypatch.setattr("frn.evaluation.finetuning.cross_validate", lambda *_: rights)
     told = frn("finetune", photos, "--model", "conv4", "--out", tmp_path / "run")
-    assert told.exit_code == 0, told.output
-    assert "not worth it: the gain is below 2 points. Nothing was written; use conv4 unchanged." in " ".join(
-        told.stdout.split()
-    )
+    assert told.exit_code == 3, told.output
+    assert f"not worth it: {why}. Nothing was written." in " ".join(told.stdout.split())
+    assert told.stdout.splitlines()[-1].endswith("PHOTO --model conv4")
     assert not (tmp_path / "run").exists()
-    found = json.loads(frn("finetune", photos, "--model", "conv4", "--out", tmp_path / "run", "--json").stdout)
-    assert (found["model"], found["start"], found["validation"]) == ("conv4", 100.0, 100.0)
+    refused = frn("finetune", photos, "--model", "conv4", "--out", tmp_path / "run", "--json")
+    found = json.loads(refused.stdout)
+    assert (refused.exit_code, found["model"], found["written"], found["why"]) == (3, "conv4", False, why)
 
 
 @pytest.mark.usefixtures("always")
@@ -100,7 +122,7 @@ def test_a_fine_tuned_model_works_like_any_other(photos: Path, tmp_path: Path) -
     told = frn("finetune", photos, "--model", "conv4", "--out", run, "--json")
     assert told.exit_code == 0, told.output
     found = json.loads(told.stdout)
-    assert set(found) == {"model", "start", "validation", "seconds"}
+    assert set(found) == {"model", "written", "why", "start", "validation", "gain", "expected_gain", "seconds"}
     assert found["model"] == str(run / "best.safetensors")
     _, record = read_header(run / "best.safetensors")
     assert record["finetuned_from"] == "conv4"
