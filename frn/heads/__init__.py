@@ -93,6 +93,11 @@ def has_auxiliary_loss(name: str) -> bool:
     return build_head(name, networks_for(name) * SMALL).has_auxiliary_loss
 
 
+def warm_up_of(name: str) -> int:
+    """Return the default number of warm-up steps of a method. Raises as `build_head` does."""
+    return build_head(name, networks_for(name) * SMALL).warm_up
+
+
 def require_trainable(name: str) -> None:
     """Raise FrnError if a method is fitted to each episode, which leaves nothing to train."""
     if name in CLASSICAL:

@@ -16,6 +16,8 @@ class Head(nn.Module):
     """Whether a class's logits depend on its own supports only, so that classes may have different numbers of them."""
     has_auxiliary_loss = False
     """Whether training adds the auxiliary loss (Eq. 11) by default."""
+    warm_up = 0
+    """Default steps over which the learning rate rises, if full first steps spoil the head's scale for good."""
 
     def forward(self, support: Tensor, query: Tensor) -> Tensor:
         """Return logits (queries, way) from support (way, shot, r, d) and query (queries, r, d).

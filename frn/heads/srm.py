@@ -22,6 +22,7 @@ class SRMHead(Head):
     separable = True
     scaled_maps = True
     has_auxiliary_loss = True
+    warm_up = 50
 
     def __init__(self) -> None:
         super().__init__()

@@ -78,8 +78,8 @@ ClassifierModel = Annotated[
     ),
 ]
 TtaName = Annotated[
-    Literal["none", "hflip", "views"] | None,
-    typer.Option(help="hflip: mirror image (2x time). views: 4 crops (4x).", show_default="none, or the project's"),
+    Literal["none", "hflip", "views", "auto"] | None,
+    typer.Option(help="hflip: mirror (2x time); views: crops (4x); auto.", show_default="none, or the project's"),
 ]
 FindName = Annotated[
     Literal["none", "one", "all", "auto"] | None,
@@ -101,6 +101,8 @@ Way = Annotated[int | None, typer.Option(min=2, help="Classes per episode.")]
 Shot = Annotated[int | None, typer.Option(min=1, help="Support images per class.")]
 Queries = Annotated[int | None, typer.Option(min=1, help="Query images per class.")]
 RunConfig = Annotated[Path | None, typer.Option(help="TOML file with settings, like a run's config.toml.")]
-WarmUp = Annotated[int | None, typer.Option(min=0, help="Number of learning-rate warm-up steps.")]
+WarmUp = Annotated[
+    int | None, typer.Option(min=0, help="Learning-rate warm-up steps.", show_default="those of the method")
+]
 Init = Annotated[str | None, typer.Option(metavar="MODEL", help="Start from the weights of this model.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")]

@@ -19,6 +19,7 @@ class DeepBDCHead(Head):
     """Scores a query by the distance from its matrix to a class's mean matrix; at 1 shot by their product."""
 
     triangle: Tensor
+    warm_up = 200
 
     def __init__(self, d: int) -> None:
         """Compare maps of d channels."""

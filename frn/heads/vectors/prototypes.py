@@ -85,6 +85,7 @@ class CovarianceHead(Head):
     """
 
     separable = True
+    warm_up = 200
 
     def __init__(self) -> None:
         super().__init__()

@@ -83,13 +83,16 @@ class RunOptions:
             schedule = replace(schedule, learning_rate=self.lr)
         aux = self.aux or preset.aux
         if self.method:
-            from frn.heads import has_auxiliary_loss, require_trainable  # imported here because they need torch
+            from frn.heads import has_auxiliary_loss, require_trainable, warm_up_of  # imported here: they need torch
 
             require_trainable(self.method)
             if not self.aux and not has_auxiliary_loss(self.method):
                 aux = "off"
             elif not self.aux and not has_auxiliary_loss(preset.method):
                 aux = "reference"
+            is_start = self.init is None and not preset.pretraining.init_from and preset.trains_on_episodes
+            if self.warm_up is None and is_start and not schedule.warm_up:
+                schedule = replace(schedule, warm_up=warm_up_of(self.method))
         fixed = tuple(name for name in get_args(Regulariser) if self.freeze in (name, "both"))
         return replace(
             preset,

@@ -190,3 +190,19 @@ def test_every_table_is_listed() -> None:
     assert [table["table"] for table in listed] == list(TABLES)
     text = CliRunner().invoke(app, ["reproduce"]).stdout
     assert re.search(r"cub-cropped-conv4-no-aux +no Aux, Conv-4 +1-shot 68.38 ± 0.23, 5-shot 88.13 ± 0.13", text)
+
+
+@pytest.mark.parametrize(
+    ("options", "steps"),
+    [
+        ({"method": "srm"}, 50),
+        ({"method": "deepbdc"}, 200),
+        ({"method": "covariance"}, 200),
+        ({"method": "proto"}, 0),
+        ({"method": "srm", "warm_up": 0}, 0),
+        ({"method": "srm", "init": Path("runs/before")}, 0),  # its scale has settled
+    ],
+)
+def test_methods_whose_scale_does_not_recover_warm_up_by_default(options: dict[str, object], steps: int) -> None:
+    chosen = RunOptions(preset="cub-small-conv4", **options)  # type: ignore[arg-type]
+    assert chosen.overridden().schedule.warm_up == steps
