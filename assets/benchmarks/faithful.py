@@ -14,10 +14,11 @@ import importlib
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any
+from unittest.mock import patch
 
 import torch
 import typer
@@ -26,6 +27,7 @@ from torch import Tensor
 from frn.cli.shell.console import print_table, user_errors
 from frn.errors import FrnError
 from frn.heads.frn import FRNHead
+from frn.heads.head import Head
 from frn.heads.tdm import TDMFRNHead
 
 Errors = Callable[[Tensor, Tensor], Tensor]
@@ -53,15 +55,54 @@ class _Projection(torch.autograd.Function):
         return ((gradient @ right.mT * kept) @ right).sum(0), of_pool, None
 
 
-def true_logits(head: FRNHead | TDMFRNHead, support: Tensor, query: Tensor) -> Tensor:
-    """Return the logits of a head whose reconstruction is that of `_Projection`."""
-    frn = head.frn if isinstance(head, TDMFRNHead) else head
-    pool, locations = support.flatten(1, 2), query.flatten(0, 1)
-    projected = _Projection.apply(locations, pool, frn.lam(*pool.shape[1:]).item())
-    difference = (frn.rho() * projected - locations).unflatten(1, query.shape[:2])  # way, q, r, d
-    if isinstance(head, TDMFRNHead):
-        difference = difference * head.weights(support, query)[:, :, None]
-    logits: Tensor = -frn.gamma * difference.square().sum(-1).mean(-1).mT
+class _Solution(torch.autograd.Function):
+    """Solve A X = B, (..., n, n) and (..., n, m), by singular values."""
+
+    @staticmethod
+    def forward(ctx: Any, system: Tensor, right: Tensor) -> Tensor:
+        u, values, vh = torch.linalg.svd(system)
+        solution = vh.mT @ ((u.mT @ right) / values[..., None])
+        ctx.save_for_backward(u, values, vh, solution)
+        return solution
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        u, values, vh, solution = ctx.saved_tensors
+        of_right = u @ ((vh @ gradient) / values[..., None])
+        return -of_right @ solution.mT, of_right
+
+
+def _reconstruct(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | float) -> Tensor:
+    return rho * _Projection.apply(query, pool, float(torch.as_tensor(lam).detach()))
+
+
+def _location_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | float) -> Tensor:
+    return (_reconstruct(query, pool, lam, rho) - query).square().sum(-1)
+
+
+def _class_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | float) -> Tensor:
+    return _location_error(query.flatten(0, 1), pool, lam, rho).unflatten(1, query.shape[:2]).mean(-1).mT
+
+
+EXACT: dict[str, Callable[..., Tensor]] = {
+    "frn.heads.frn.class_error": _class_error,
+    "frn.heads.lccrn.class_error": _class_error,
+    "frn.heads.srm.reconstruct": _reconstruct,
+    "frn.heads.tdm.reconstruct": _reconstruct,
+    "frn.heads.vectors.regression.location_error": _location_error,
+    "torch.linalg.solve": _Solution.apply,
+    "torch.linalg.cholesky": lambda system: system,
+    "torch.cholesky_solve": lambda right, system: _Solution.apply(system, right),
+}
+"""Every function through which a head solves a system, and the same by singular values."""
+
+
+def true_logits(head: Head, support: Tensor, query: Tensor) -> Tensor:
+    """Return the logits of a head in float64 whose systems are solved by singular values."""
+    with ExitStack() as stack:
+        for name, exact in EXACT.items():
+            stack.enter_context(patch(name, exact))
+        logits: Tensor = head(support, query)
     return logits
 
 
@@ -106,7 +147,7 @@ def official(folder: Path, head: FRNHead | TDMFRNHead) -> Errors:
     return logits
 
 
-def differences(compared: Errors, head: FRNHead | TDMFRNHead, support: Tensor, query: Tensor) -> list[float]:
+def differences(compared: Errors, head: Head, support: Tensor, query: Tensor) -> list[float]:
     """Return the relative differences from the truth of logits, and of gradients for query and support."""
     weight = torch.randn(len(query), len(support), generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     exact = copy.deepcopy(head).double()
