@@ -21,6 +21,10 @@ Of `--pasted`, `--several` photos with 0 to 5 subjects are searched with `--find
 that overlap a subject by half, the fraction of these with the right class, and the mean error of their number.
 
 The last lines give the milliseconds to embed a photo, whole and with the search, on one core.
+
+With `--tta`, the sets are not searched: the photos, pasted and filling, are classified with `--tta none`, `views` and
+`auto`. The table has the accuracy, the processor time of a new photo from file to answer as a multiple of that without,
+and the percentage of photos that got a second look.
 """
 
 import argparse
@@ -38,7 +42,7 @@ from PIL import Image
 from frn.cli.shell.console import print_table
 from frn.data.folders import scan
 from frn.estimator.loading import load_extractor
-from frn.features.extractor import Extractor
+from frn.features.extractor import Extractor, Tta
 from frn.features.feature_cache import Maps
 from frn.images.boxes import Box, box_name, split_box
 from frn.images.opening import open_image
@@ -51,6 +55,7 @@ from frn.ridge.enrolment import ClassScorer, enroll
 from frn.ridge.tuning import tune_by_leave_one_out
 
 WAY, SIDE, LEAST = 5, 128, 16
+TTAS: tuple[Tta, ...] = ("none", "views", "auto")
 SHAPES = (1.0, 4 / 3, 3 / 4, 3 / 2)
 """Width of a photo with a pasted subject relative to its height."""
 CANVAS = 480, 320
@@ -171,6 +176,25 @@ def measure_filling(finder: Memory, draw: Draw) -> dict[str, float]:
     }
 
 
+def compare_tta(model: str, draw: Draw) -> dict[str, float]:
+    """Return accuracies, times and the share of second looks of a draw with each test-time augmentation."""
+    row: dict[str, float] = {}
+    seconds: dict[str, float] = {}
+    sureness: list[float] = []
+    for tta in TTAS:
+        classifier = Classifier(load_extractor(model, "cpu", tta))
+        classifier.enroll({str(label): [*map(whole, own)] for label, own in enumerate(draw.examples)})
+        start = time.process_time()
+        answers = [answer for _, answer in classifier.classify(map(whole, draw.queries))]
+        seconds[tta] = time.process_time() - start
+        predictions = [answer for answer in answers if isinstance(answer, Prediction)]
+        row[tta] = 100 * float(np.mean([int(each.label) for each in predictions] == draw.labels))
+        if tta == "none":
+            sureness = [max(each.probabilities.values()) for each in predictions]
+    row |= {f"{tta}, time": seconds[tta] / seconds["none"] for tta in TTAS[1:]}
+    return row | {"second looks": 100 * float(np.mean(np.array(sureness) < classifier.sure))}
+
+
 def several(scene: Path, photos: Sequence[tuple[str, Path]], draws: np.random.Generator) -> tuple[Image.Image, Places]:
     """Return a scene with photos at random places that do not overlap, and the class and box of each."""
     size = CANVAS
@@ -266,6 +290,8 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--draws", type=int, default=3)
     parser.add_argument("--several", type=int, default=18, help="Number of photos with several subjects.")
     parser.add_argument("--model", default=DEFAULT_MODEL)
+    parser.add_argument("--tta", action="store_true", help="Compare test-time augmentation instead.")
+    parser.add_argument("--way", type=int, default=WAY)
     return parser
 
 
@@ -285,7 +311,7 @@ def main() -> None:
                     boxed = [paths for paths in boxed_photos(options.boxed).values() if len(paths) >= need]
                     filling = []
                 else:
-                    drawn = draw_classes(pooled_classes([data / options.split]), WAY, need, seed, least=need)
+                    drawn = draw_classes(pooled_classes([data / options.split]), options.way, need, seed, least=need)
                     filling, boxed = list(drawn.values()), []
                     scenes = [path for files in scan(options.backgrounds).members.values() for path in files]
                     for label, paths in enumerate(filling):
@@ -295,6 +321,12 @@ def main() -> None:
                             larger.save(file := Path(home) / f"{number}-{seed}-{label}-{place}.png", compress_level=1)
                             boxed[-1].append(Path(box_name(str(file), box)))
                 for shot in shots:
+                    if options.tta:
+                        for kind, photos in (("pasted", boxed), ("filling", filling)):
+                            values = compare_tta(options.model, Draw.of(photos, shot, options.queries, draws))
+                            for name, value in values.items():
+                                rows.setdefault(f"{kind}, {name}", {}).setdefault(shot, []).append(value)
+                        continue
                     values = measure(finder, Draw.of(boxed, shot, options.queries, draws))
                     if filling:
                         values |= measure_filling(finder, Draw.of(filling, shot, options.queries, draws))
@@ -309,6 +341,8 @@ def main() -> None:
                 for name, each in rows.items()
             ]
             print_table(["", *(f"{shot} shot" + "s" * (shot > 1) for shot in shots)], cells)
+            if options.tta:
+                continue
             if filling:
                 examples, rest = ([own[:shot] for own in boxed], [own[shot:] for own in filling])
                 print(measure_several(extractor, examples, rest, scenes, options.several, Path(home)))

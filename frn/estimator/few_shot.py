@@ -18,7 +18,7 @@ from frn.estimator.fitted import Answer, Fitted, embed_all
 from frn.estimator.labels import Labels, as_known, as_labels, check_kind, label_type, read_labels
 from frn.estimator.loading import classifier_file, load_classifier, load_extractor
 from frn.estimator.photos import NO_FILE, Photo, check_flag, expanded, list_photos, path_of, several
-from frn.features.extractor import Extractor, Tta
+from frn.features.extractor import Embedded, Extractor, Tta
 from frn.features.feature_cache import Maps
 from frn.features.onnx_runtime import Device, OwnModel
 from frn.inference.classifier import Classifier, Prediction
@@ -78,6 +78,7 @@ class FewShotClassifier:
             threshold: `known` below which a photo is unknown; None calibrates it from the examples.
             tta: "hflip" averages a photo with its mirror image: more accurate, but takes twice as long. "views" joins
                 four crops of the whole photo, for subjects that are small or off-centre; takes four times as long.
+                "auto" does so for photos whose answer is unsure, if leave-one-out says that it gains.
             find: "one" or True classifies the subject of each photo, which is searched for; examples must be files, and
                 those without a box are found from those with one. "auto" does so if leave-one-out says that it gains.
             device: device of the extractor; "auto" uses CUDA if it is available.
@@ -199,8 +200,7 @@ class FewShotClassifier:
 
     def error_map(self, photo: Photo) -> NDArray[np.float32]:
         """Return the squared reconstruction error of every location for every class, (way, h, w)."""
-        classifier = self._fitted.classifier
-        (embedded,) = embed_all(classifier.extractor, [photo], classifier)
+        classifier, embedded = self._answering(photo)
         return classifier.error_maps(embedded.maps, embedded.key)
 
     def explain(self, photo: Photo, against: object = None) -> Explanation:
@@ -208,8 +208,7 @@ class FewShotClassifier:
 
         The other class is `against`, or the second best. Raises FrnError as `frn.inference.explanation.explain`.
         """
-        classifier = self._fitted.classifier
-        (embedded,) = embed_all(classifier.extractor, [photo])
+        classifier, embedded = self._answering(photo)
         return explain(classifier, embedded.maps, embedded.key, None if against is None else str(against))
 
     def score(self, X: Sequence[Photo], y: Iterable[Any]) -> float:  # noqa: N803
@@ -306,7 +305,9 @@ class FewShotClassifier:
             state |= {"maps": classifier.example_maps(), "threshold": classifier.threshold_override}
             state |= {"trusted": isinstance(classifier.extractor.session, OwnModel), "opened": fitted.opened}
             state |= {"document": fitted.document, "listed": fitted.listed, "others": classifier.other_maps}
-            state |= {"looks": fitted.looks, "where": classifier.extractor.where}
+            state |= {"looks": fitted.looks, "where": classifier.extractor.where, "closer": None}
+            if (closer := classifier.closer) is not None:
+                state |= {"closer": closer.extractor.data, "closer_maps": closer.example_maps()}
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -316,8 +317,12 @@ class FewShotClassifier:
         if "extractor" in state:
             trusted = state["trusted"]  # as when the extractor was first opened
             extractor = Extractor(state["extractor"], state["where"], trusted=trusted, device=self.device)
+            if state.get("closer"):
+                extractor.tta = "auto"
+                extractor.closer = Extractor(state["closer"], state["where"], trusted=trusted, device=self.device)
             names = ("classes", "labels", "maps", "others", "threshold", "opened", "document", "listed", "looks")
-            self._adopt(extractor, *(state[name] for name in names))
+            values: list[Any] = [*(state[name] for name in names), state.get("closer_maps")]
+            self._adopt(extractor, *values)
 
     def _forget(self) -> None:
         self._now: Fitted | None = None
@@ -330,6 +335,12 @@ class FewShotClassifier:
         if (fitted := self._now) is None:
             raise _not_fitted("no classes yet: call fit first")
         return fitted
+
+    def _answering(self, photo: Photo) -> tuple[Classifier, Embedded]:
+        """Return the classifier that answers a photo, and the photo as it sees it."""
+        classifier = self._fitted.classifier
+        (found,) = embed_all(classifier.extractor, [photo], classifier)
+        return classifier.answering(found)
 
     @property
     def _parameters(self) -> tuple[object, ...]:
@@ -379,7 +390,13 @@ class FewShotClassifier:
         document, listed = (fitted.document, fitted.listed) if fitted else ({}, State())
         threshold = check_threshold(self.threshold)
         used = (extractor, state, all_labels, maps, other_maps, threshold, self._parameters, document, listed, looks)
-        self._adopt(*used)
+        if extractor.closer:
+            earlier = fitted.classifier.closer if fitted else None
+            closer_maps = {**(earlier.example_maps() if earlier else {})}
+            closer_maps |= {each.key: each.maps for each in embed_all(extractor.closer, photos)}
+            self._adopt(*used, closer_maps)
+        else:
+            self._adopt(*used)
         if fitted:
             copies = fitted.classifier.copies | copies
         self._fitted.classifier.copies = copies
@@ -427,12 +444,15 @@ class FewShotClassifier:
         document: Document,
         listed: State,
         looks: Mapping[str, bytes],
+        closer_maps: Mapping[str, Maps] | None = None,
     ) -> None:
         classifier = Classifier(extractor)
         classifier.threshold_override = None if threshold is None else float(threshold)  # JSON needs a float
         classifier.adopt(classifier.remember_photos(state), maps)
         classifier.mark_others({other.key: others[other.key] for other in state.others if other.key in others})
         classifier.maps = {key: maps[key] for key in state.holders()}
+        if closer_maps is not None:
+            classifier.enroll_closer({key: closer_maps[key] for key in state.holders()})
         self._now = Fitted(classifier, labels, opened, document, listed, looks)
 
     def _table(

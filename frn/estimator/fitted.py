@@ -113,6 +113,7 @@ def _seen(extractor: Extractor, photo: Photo, classifier: Classifier | None) -> 
         key, image = open_photo(photo)
         if classifier and searches and not isinstance(photo, str | Path):
             image = classifier.subject_in(image)
-        return Prepared(key, extractor.transform(image))
+        source = path_of(photo) if isinstance(photo, str | Path) else image
+        return Prepared(key, extractor.transform(image), source if extractor.closer else None)
     except FrnError as error:
         return error

@@ -37,13 +37,19 @@ def export_on_demand(files: ModelFiles, device: Device, tta: Tta) -> Extractor:
         where, data, trusted = files.weights, _features_file(files.weights), True
     else:
         where, data, trusted = files.extractor, read_member(files.extractor, MAX_BYTES), files.shipped
+    plain = data
     if tta != "none":
         if not trusted:
             Extractor(data, str(where), device=device)  # an untrusted file is read only after its checks
         from frn_export.graphs.mirror import augmented
 
-        data = augmented(data, tta)
-    return Extractor(data, str(where), trusted=trusted, device=device)
+        data = augmented(data, "views" if tta == "auto" else tta)
+    extractor = Extractor(data, str(where), trusted=trusted, device=device)
+    if tta != "auto":
+        return extractor
+    first = Extractor(plain, str(where), trusted=trusted, device=device)
+    first.tta, first.closer = tta, extractor
+    return first
 
 
 def _features_file(weights: Path) -> bytes:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from frn.errors import FrnError
+from frn.evaluation.accuracy import Accuracy, summarise
 from frn.evaluation.labelled import wilson
 from frn.features.extractor import Extractor
 from frn.features.feature_cache import FeatureStore
@@ -28,6 +29,8 @@ class ModelComparison:
     """Size of the extractor."""
     answers: Mapping[Path, str]
     """Label of each example by leave-one-out."""
+    hits: Mapping[Path, bool]
+    """Whether each is right."""
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -46,20 +49,27 @@ def compare_models(
         classifier = Classifier(extractor, FeatureStore())
         classifier.enroll(classes)
         assert classifier.left_out is not None  # `enroll` has set it
-        errors, labels, *_ = classifier.left_out
+        labels = classifier.left_out[1]
         if not len(labels):
             raise FrnError("comparing models needs a class with at least two photos, because it uses leave-one-out")
-        names = classifier.names
-        answers = errors.argmin(1)
+        photos = [support.path for support in classifier.left_out_photos]
+        answers, again = classifier.left_out_answers()
+        milliseconds = extractor.milliseconds() + (again * extractor.closer.milliseconds() if extractor.closer else 0)
         yield ModelComparison(
             model,
             int((answers == labels).sum()),
             len(labels),
             classifier.calibration.auroc,
-            extractor.milliseconds(),
+            milliseconds,
             len(extractor.data),
-            {support.path: names[answer] for support, answer in zip(classifier.left_out_photos, answers, strict=True)},
+            {path: classifier.names[answer] for path, answer in zip(photos, answers, strict=True)},
+            dict(zip(photos, (answers == labels).tolist(), strict=True)),
         )
+
+
+def gain(one: ModelComparison, other: ModelComparison) -> Accuracy:
+    """Return by how much `other` is more accurate than `one`, photo by photo, in percentage points."""
+    return summarise([float(other.hits[path]) - hit for path, hit in one.hits.items() if path in other.hits])
 
 
 def disagreements(found: Sequence[ModelComparison]) -> list[Path]:

@@ -21,7 +21,7 @@ from frn.errors import FrnError
 from frn.evaluation.accuracy import Result, as_result, summarise
 from frn.evaluation.episodes import enrolled_accuracies, episode_accuracies
 from frn.evaluation.features import FeatureExtractor, OnnxExtractor, TorchExtractor
-from frn.features.extractor import Extractor, Tta
+from frn.features.extractor import Extractor, Tta, require_fixed
 from frn.features.onnx_runtime import Device
 from frn.heads import build_untrained_head, networks_for
 from frn.heads.frn import FRNHead
@@ -197,6 +197,7 @@ def evaluate_images(
 
 def _load(options: EvaluationOptions, device: torch.device, precision: Precision) -> FeatureExtractor:
     """Load the model, with the head of another method if requested."""
+    require_fixed(options.tta, "all maps of an episode must have one size")
     method = None if options.method in CLASSICAL else options.method
     if is_exported(Path(options.model)):
         fixed = {"method": method, "precision": options.precision != "fp32"}

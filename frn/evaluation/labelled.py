@@ -279,8 +279,8 @@ def score_labelled(
 
     remaining = queries()
     while batch := list(islice(remaining, None if transductive else classifier.extractor.batch)):
-        maps = [seen.maps for _, _, seen in batch]
-        predictions = classifier.predict_all(maps, [None] * len(maps), transductive=transductive)
+        embedded = [seen for _, _, seen in batch]
+        predictions = classifier.predictions(embedded, transductive=transductive, copies=False)
         for (truth, path, seen), prediction in zip(batch, predictions, strict=True):
             answers[truth in names].append(Answer(path, truth, replace(prediction, box=seen.box)))
     if not answers[True]:

@@ -14,6 +14,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from frn.errors import FrnError, shorten
 from frn.features.feature_cache import FeatureStore, Maps, content_key, stamp_of
@@ -35,11 +36,11 @@ MISSING = "missing"
 """Code of the error of a photo whose file does not exist."""
 TTA = "frn.tta"
 """Metadata key of the test-time augmentation, if it is not `hflip`."""
-Tta = Literal["none", "hflip", "views"]
+Tta = Literal["none", "hflip", "views", "auto"]
 """Test-time augmentation: none, the mean of the maps of a photo and its mirror image, or the joined maps of its views.
 
 The views are four overlapping crops, each of 2/3 of the photo's width and height, so a map has four times as many
-locations.
+locations. With "auto", a second extractor sees the views of photos whose answer is unsure (`Extractor.closer`).
 """
 BATCH = 16
 """Images per run: enough to be fast, few enough for an early first answer."""
@@ -68,6 +69,8 @@ class Embedded:
     """Box that was embedded, if the photo was searched for its subject."""
     whole: str | None = None
     """Hash of the whole photo's bytes, if it was searched."""
+    source: Path | Image.Image | None = None
+    """File or image that was embedded, for a second look."""
 
 
 class Extractor:
@@ -101,6 +104,8 @@ class Extractor:
         """Test-time augmentation built into this extractor."""
         if self.sha256 != self.plain_sha256:
             self.tta = "views" if metadata.get(TTA) == "views" else "hflip"
+        self.closer: Extractor | None = None
+        """With `tta` "auto": the same model with views."""
         self.grid = parse_json(metadata, "frn.grid", where, tuple[int, int])
         """Rows and columns of an error map."""
         self.learned = parse_json(metadata, "frn.head", where, dict[str, float])
@@ -221,11 +226,26 @@ class Extractor:
         """Embed the prepared images of a batch in one run, and store their maps."""
         fresh = [entry for entry in seen if isinstance(entry, Prepared)]
         maps = self.feature_maps(np.stack([entry.pixels for entry in fresh])) if fresh else ()
-        new = [Embedded(entry.key, each, look(entry.pixels)) for entry, each in zip(fresh, maps, strict=True)]
+        new = [
+            Embedded(entry.key, each, look(entry.pixels), source=entry.source)
+            for entry, each in zip(fresh, maps, strict=True)
+        ]
         if store and new:
             store.put(self.sha256, {each.key: each.maps for each in new}, {each.key: each.look for each in new})
         remaining = iter(new)
         return [next(remaining) if isinstance(entry, Prepared) else entry for entry in seen]
+
+    def look_closer(self, seen: Sequence[Embedded], store: FeatureStore | None) -> list[Embedded | FrnError]:
+        """Embed photos that another extractor has seen."""
+
+        def prepared(each: Embedded) -> "Embedded | Prepared | FrnError":
+            if isinstance(each.source, Path):
+                return self._look(each.source, store)
+            assert each.source is not None  # every door gives it
+            return Prepared(each.key, self.transform(each.source), each.source)
+
+        with ThreadPoolExecutor(self.threads) as pool:
+            return self.embed(list(pool.map(prepared, seen)), store)
 
     def keys(self, paths: Sequence[Path], store: FeatureStore | None) -> list[str | FrnError]:
         """Return the content keys of files, or why they cannot be read; only files that have changed are opened."""
@@ -239,10 +259,10 @@ class Extractor:
             return known
         key, data = known
         if store and (kept := store.get(self.sha256, key, self.shape)):
-            return Embedded(key, *kept)
+            return Embedded(key, *kept, source=path)
         try:
             data = read_file(path) if data is None else data
-            return Prepared(content_key(data), decode_crop(data, path, self.transform))
+            return Prepared(content_key(data), decode_crop(data, path, self.transform), path)
         except FrnError as error:
             return error
 
@@ -253,6 +273,7 @@ class Prepared:
 
     key: str
     pixels: Pixels
+    source: Path | Image.Image | None = None
 
 
 def _key(store: FeatureStore | None, path: Path) -> tuple[str, bytes | None] | FrnError:
@@ -268,6 +289,12 @@ def _key(store: FeatureStore | None, path: Path) -> tuple[str, bytes | None] | F
     if store and stamp:
         store.keep_key(path, stamp, key)
     return key, data
+
+
+def require_fixed(tta: str | None, why: str) -> None:
+    """Raise FrnError, with the reason, if test-time augmentation is decided photo by photo."""
+    if tta == "auto":
+        raise FrnError(f"--tta auto decides for each photo whether to look twice, but {why}. Use --tta views or none.")
 
 
 def seen_by(transform: EvaluationTransform, tta: Tta) -> EvaluationTransform:

@@ -87,6 +87,10 @@ class Classifier:
         self.uses_project_head = False
         """True if the head is the project's (`State.head`) and differs from the one that these examples would get."""
         self.state = State()
+        self.closer = Classifier(extractor.closer, store) if extractor.closer else None
+        """With `--tta auto`: the same classes as seen in views, for a second look at photos whose answer is unsure."""
+        self.sure = 0.0
+        """Probability of the best class below which a photo gets a second look."""
         self.threshold_override: float | None = None
         """Minimum `known` of an image; None calibrates it on the examples."""
         self.false_rejections = FALSE_REJECTIONS
@@ -145,7 +149,7 @@ class Classifier:
 
         Everything else is as for `enroll_state`.
         """
-        return self._enroll(listed_state(classes, others))
+        return self._enroll(listed_state(classes, others)) + self.enroll_closer()
 
     def enroll_state(self, state: State) -> list[FrnError]:
         """Enroll the classes of a session or project that have photos. This is how every door opens classes.
@@ -160,6 +164,7 @@ class Classifier:
         """
         listed = replace(state, classes=tuple(entry for entry in state.classes if entry.supports))
         notes = self._enroll(listed) if state.search != "auto" else self._choose(listed)
+        notes += self.enroll_closer()
         self.threshold_override = state.threshold
         return notes
 
@@ -263,7 +268,47 @@ class Classifier:
         left, top, width, height = self.finder.box_in(image, self.scorer.joined)
         return image.crop((left, top, min(left + width, image.width), min(top + height, image.height)))
 
+    def enroll_closer(self, maps: Mapping[str, Maps] | None = None) -> list[FrnError]:
+        """Enroll the same classes for the second look, and choose which photos get it; return what to report.
+
+        `maps` are the examples' maps of its extractor, by content key; by default they are read from the files.
+
+        Photos get a second look if it is right for more examples by leave-one-out. They are those whose answer is at
+        most as sure as the surest one that it corrects: a smaller limit that is as good for the examples is not for
+        other photos (`assets/benchmarks/find.py --tta`).
+        """
+        if (closer := self.closer) is None:
+            return []
+        closer.state = self.state
+        if maps is not None or not closer._use_stored(self.state):
+            closer.adopt(self.state, closer.example_maps() if maps is None else maps)
+            closer.maps = maps
+        if self.state.others:
+            closer._read_others(self.state.others)
+        assert self.left_out is not None and closer.left_out is not None  # noqa: PT018  (both have just been enrolled)
+        (errors, labels, *_), (closer_errors, *_) = self.left_out, closer.left_out
+        if not len(labels):
+            return [FrnError("no photo is looked at twice: leave-one-out needs a class with two photos")]
+        right, closer_right = (each.argmin(1) == labels for each in (errors, closer_errors))
+        gains = closer_right.sum() > right.sum()
+        shares = probabilities(errors, self.head.gamma).max(1)
+        self.sure = float(shares[closer_right & ~right].max()) + 1e-9 if gains else 0.0
+        rates = f"right for {closer_right.mean():.0%} of the examples, the first look for {right.mean():.0%}"
+        looks = f"answers below {self.sure:.0%} get a second look" if gains else "no photo gets a second look"
+        return [FrnError(f"{looks}: by leave-one-out, it is {rates}")]
+
+    def left_out_answers(self) -> tuple[NDArray[np.intp], float]:
+        """Return the labels (n,) of the examples for leave-one-out, and the share of them that gets a second look."""
+        assert self.left_out is not None  # there are classes
+        answers = self.left_out[0].argmin(1)
+        if self.closer is None or self.closer.left_out is None or not self.sure:
+            return answers, 0.0
+        unsure = probabilities(self.left_out[0], self.head.gamma).max(1) < self.sure
+        return np.where(unsure, self.closer.left_out[0].argmin(1), answers), float(unsure.mean())
+
     def _enroll(self, listed: State) -> list[FrnError]:
+        if listed.search != "none" and self.closer is not None:
+            raise FrnError("--tta auto looks at whole photos again, and --find at their subject. Use one of them.")
         if listed.search != "none":
             listed = self.finder.boxed_examples(listed, self.store)
         listed = self.remember_photos(listed)
@@ -424,14 +469,48 @@ class Classifier:
         remaining = iter(embedded)
         while batch := list(islice(remaining, None if transductive else self.extractor.batch)):
             found = [outcome for outcome in batch if isinstance(outcome, Embedded)]
-            maps, keys = [each.maps for each in found], [each.key for each in found]
-            looks = [each.look for each in found]
-            predictions = iter(self.predict_all(maps, keys, looks, transductive=transductive))
+            predictions = iter(self.predictions(found, transductive=transductive))
             for outcome in batch:
                 if isinstance(outcome, FrnError):
                     yield outcome
                 else:
                     yield replace(next(predictions), box=outcome.box, key=outcome.whole or outcome.key)
+
+    def predictions(
+        self, found: Sequence[Embedded], *, transductive: bool = False, copies: bool = True
+    ) -> list[Prediction]:
+        """Classify embedded photos as `predict_all`; those whose answer is unsure after a second look, if it gains.
+
+        Without `copies`, near copies of examples are not recognised. Raises FrnError if `transductive` is combined with
+        second looks.
+        """
+        if transductive and self.closer is not None:
+            raise FrnError("--transductive compares maps of one kind. Remove --tta auto, or use --tta views.")
+        maps, keys = [each.maps for each in found], [each.key for each in found]
+        predictions = self.predict_all(
+            maps, keys, [each.look for each in found] if copies else None, transductive=transductive
+        )
+        for place, again in self._second_looks(found, predictions).items():
+            assert self.closer is not None  # it has looked again
+            better = self.closer.predict(again.maps, again.key)
+            predictions[place] = replace(better, near_copy_of=predictions[place].near_copy_of)
+        return predictions
+
+    def answering(self, found: Embedded) -> "tuple[Classifier, Embedded]":
+        """Return the classifier whose look at a photo decides, and the photo as it sees it."""
+        if self.closer is None:
+            return self, found
+        again = self._second_looks([found], self.predict_all([found.maps], [found.key]))
+        return (self.closer, again[0]) if again else (self, found)
+
+    def _second_looks(self, found: Sequence[Embedded], predictions: Sequence[Prediction]) -> dict[int, Embedded]:
+        """Return the photos that get a second look, by place, as it sees them; one that is gone gets none."""
+        if self.closer is None:
+            return {}
+        self.closer.threshold_override, self.closer.false_rejections = self.threshold_override, self.false_rejections
+        unsure = [place for place, each in enumerate(predictions) if max(each.probabilities.values()) < self.sure]
+        again = self.closer.extractor.look_closer([found[place] for place in unsure], self.store)
+        return {place: each for place, each in zip(unsure, again, strict=True) if isinstance(each, Embedded)}
 
     def near_copies(self, looks: Sequence[bytes], feature_maps: Sequence[Maps]) -> list[Support | None]:
         """Return the example that each image, with its map (r, d), is a near copy of, or None.

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 from frn.errors import FrnError
-from frn.features.extractor import Extractor
+from frn.features.extractor import Extractor, require_fixed
 from frn.features.feature_cache import Maps
 from frn.features.onnx_runtime import OwnModel
 from frn.inference.classifier import Classifier
@@ -39,6 +39,8 @@ def classifier_with(extractor: Extractor, head: bytes) -> Classifier:
 
 def enrolled(classifier: Classifier) -> Mapping[str, EnrolledClass] | HeadClasses:
     """Return the classes of a classifier in the form that the graphs need."""
+    if classifier.closer is not None:
+        require_fixed("auto", "an exported graph is the same for every photo")
     if classifier.other is None:
         return classifier.classes
     if classifier.other.graph is None:

@@ -17,7 +17,7 @@ import onnx
 from onnx import helper
 
 from frn.errors import FrnError
-from frn.features.extractor import PLAIN, TTA, Tta
+from frn.features.extractor import PLAIN, TTA, Tta, require_fixed
 from frn.images.transforms import EvaluationTransform
 from frn_export.graphs.builder import FLOAT, GraphBuilder, value
 
@@ -30,6 +30,7 @@ def augmented(features: bytes, tta: Tta) -> bytes:
     """
     if tta == "none":
         return features
+    require_fixed(tta, "an exported graph is the same for every photo")
     model = onnx.load_model_from_string(features)
     metadata = {entry.key: entry.value for entry in model.metadata_props}
     plain, config = model.graph, json.loads(metadata["frn.config"])

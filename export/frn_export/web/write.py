@@ -15,6 +15,7 @@ from PIL import Image
 
 from frn._version import __version__
 from frn.errors import FrnError
+from frn.features.extractor import require_fixed
 from frn.features.feature_cache import Maps
 from frn.features.onnx_runtime import open_session, run_session
 from frn.images.ramp import RAMP
@@ -60,6 +61,8 @@ def write_page(
             f"a web page needs an FRN head, but this model has {classifier.extractor.method}. Use a model trained with "
             "--method frn, or export ONNX files instead."
         )
+    if classifier.closer is not None:
+        require_fixed("auto", "an exported graph is the same for every photo")
     if classifier.extractor.tta == "views":
         raise FrnError("a page cannot classify with --tta views. Use --tta hflip, or --out for ONNX files.")
     require_writable_page(out, replace=replace)

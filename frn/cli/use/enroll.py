@@ -25,6 +25,7 @@ def enroll(
     model: options.ClassifierModel = None,
     level: options.Level = None,
     threshold: options.Threshold = None,
+    tta: options.TtaName = None,
     find: options.FindName = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace a project; the old one is kept as .bak.")] = False,
     device: options.Device = "auto",
@@ -54,7 +55,8 @@ def enroll(
         raise FrnError(f"{out}: already exists. --replace replaces it and keeps the old one as {out.name}.bak")
     files = _found(sources, level)
     before, name = files.project, model or files.model or DEFAULT_MODEL
-    classifier = Classifier(load_extractor(name, device, before.model.tta if before else "none"), FeatureStore())
+    earlier = before.model.tta if before else "none"
+    classifier = Classifier(load_extractor(name, device, tta or earlier), FeatureStore())
     with console.live_text(f"enrolling {sum(map(len, files.members.values())):,} photos"):
         if before is None:
             listed = listed_state(files.members, files.others)

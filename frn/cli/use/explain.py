@@ -43,10 +43,7 @@ def explain(
     import io
 
     from frn.errors import FrnError
-    from frn.features.feature_cache import content_key
-    from frn.images.boxes import split_box
-    from frn.images.near_copies import look
-    from frn.images.opening import open_image, read_file
+    from frn.images.opening import open_image
     from frn.inference import explanation
     from frn.report.explanation_picture import Crops, draw
     from frn.report.heat_maps import Panel, mark, sheet
@@ -58,13 +55,15 @@ def explain(
     refuse_a_photo(classes, str(image), "explain")
     open_image(image)  # before enrolling, to report a wrong photo at once
     classifier = open_classes(classes, model, device, tta, level=level, find=find)
-    subject = classifier.subject(image)
+    ((_, seen),) = classifier.read([image])
+    if isinstance(seen, FrnError):
+        raise seen
+    (prediction,) = classifier.predictions([seen])
+    prediction = dataclasses.replace(prediction, box=seen.box)
+    classifier, seen = classifier.answering(seen)
+    assert isinstance(seen.source, Path)  # it was read from a file
+    feature_map, key, subject = seen.maps, seen.key, seen.source
     crop = classifier.extractor.transform(open_image(subject))
-    (feature_map,) = classifier.extractor.feature_maps(crop[None])
-    key = content_key(read_file(subject))
-    prediction = classifier.predict(feature_map, key, look(crop))
-    if classifier.state.search != "none":
-        prediction = dataclasses.replace(prediction, box=split_box(subject)[1])
     reasons = explanation.explain(classifier, feature_map, key, against)
     why, crops = reasons.sentence(unknown=prediction.unknown), Crops(classifier.extractor)
     error_maps = dict(zip(classifier.names, classifier.error_maps(feature_map, key), strict=True))

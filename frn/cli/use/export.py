@@ -113,7 +113,7 @@ def _web(
     classes: Path | None,
     level: int | None,
     threshold: float | None,
-    tta: Literal["none", "hflip", "views"] | None,
+    tta: options.TtaName,
     as_json: bool,
     replace: bool,
 ) -> None:

@@ -38,12 +38,14 @@ def group(
     names, skipped = find_photos(photos)
     console.report_skipped(skipped, all_of_them="")
     from frn.estimator.loading import load_extractor
+    from frn.features.extractor import require_fixed
     from frn.projects.project import is_project
     from frn.ridge.unlabelled.groups import group as found_in
 
     require_new_folder(out)
     if is_project(out) and out.exists():
         raise FrnError(f"{out}: already exists. Give another --out.")
+    require_fixed(tta, "groups are not answers")
     extractor = load_extractor(model, device, tta or "none")
     read, unread = _read(extractor, names)
     console.report_skipped(unread, all_of_them="--json lists them all")

@@ -85,7 +85,7 @@ class Model(TypedDict):
 
 
 MIRROR, VIEWS = "+mirror", "+views"
-SUFFIXES: dict[str, str] = {"none": "", "hflip": MIRROR, "views": VIEWS}
+SUFFIXES: dict[str, str] = {"none": "", "hflip": MIRROR, "views": VIEWS, "auto": "+auto"}
 """Suffix of a model's name for each test-time augmentation."""
 
 

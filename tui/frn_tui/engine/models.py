@@ -60,7 +60,9 @@ class Models:
         threads, stamp = max(1, cores() - 1), stamp_of(path)  # leave one core for the app
         # not on CUDA, which takes a second to start
         extractor = Extractor.open(path, trusted=trusted, device="cpu", threads=threads)
-        if tta != "none":
+        if tta == "auto":
+            extractor.tta = "auto"  # which a saved project keeps; the app looks once
+        elif tta != "none":
             from frn_export.graphs.mirror import augmented  # imported here because few sessions need it
 
             data = augmented(extractor.data, cast(Tta, tta))

@@ -1,0 +1,143 @@
+"""`--tta auto`: photos whose answer is unsure get a second look, in views, if leave-one-out says that it gains."""
+
+import json
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from frn.errors import FrnError
+from frn.estimator.few_shot import FewShotClassifier
+from frn.estimator.loading import load_classifier, load_extractor
+from frn.evaluation.labelled import score_labelled
+from frn.features.extractor import Tta
+from frn.images.opening import open_image
+from frn.inference.classifier import Classifier, Prediction
+from frn.models.zoo import assets_folder
+from frn.projects.class_files import class_files
+from tests.commands import frn
+
+MOTHS = assets_folder() / "samples" / "moths"
+QUERIES = sorted((assets_folder() / "samples" / "queries").iterdir())
+
+
+def fitted(tta: Tta) -> FewShotClassifier:
+    return FewShotClassifier("conv4", tta=tta, device="cpu").fit(MOTHS)
+
+
+def set_sure(model: FewShotClassifier, sure: float) -> Classifier:
+    classifier = model._fitted.classifier
+    classifier.sure = sure
+    return classifier
+
+
+def test_answers_below_the_limit_are_those_of_views_at_every_door(tmp_path: Path) -> None:
+    plain, views, auto = (fitted(tta) for tta in ("none", "views", "auto"))
+    one, four = plain.predict_proba(QUERIES), views.predict_proba(QUERIES)
+    for sure in (0.0, float(np.median(one.max(1))), 2.0):
+        expected = np.where(one.max(1, keepdims=True) < sure, four, one)
+        classifier = set_sure(auto, sure)
+        np.testing.assert_allclose(auto.predict_proba(QUERIES), expected)
+        images = [np.asarray(open_image(path)) for path in QUERIES]
+        np.testing.assert_allclose(auto.predict_proba(images), expected)
+        files = [answer for _, answer in classifier.classify(QUERIES) if isinstance(answer, Prediction)]
+        np.testing.assert_allclose([list(each.probabilities.values()) for each in files], expected)
+        members = {name: [path for path in QUERIES if path.name.startswith(name)] for name in classifier.names}
+        scored = {each.path: each.prediction.probabilities for each in score_labelled(classifier, members).known}
+        np.testing.assert_allclose(next(list(scored[path].values()) for path in QUERIES if path in scored), expected[0])
+        shape = (views if one[0].max() < sure else plain).error_map(QUERIES[0]).shape
+        assert auto.error_map(QUERIES[0]).shape == shape
+    auto.save(tmp_path / "moths.frn.json")
+    assert json.loads((tmp_path / "moths.frn.json").read_text())["model"]["tta"] == "auto"
+    again, _ = load_classifier(tmp_path / "moths.frn.json", device="cpu")
+    for other in (pickle.loads(pickle.dumps(auto))._fitted.classifier, again):
+        assert other.closer is not None
+        assert other.sure == pytest.approx(fitted("auto")._fitted.classifier.sure)
+        other.sure = 2.0
+        probabilities = [each.probabilities for _, each in other.classify(QUERIES) if isinstance(each, Prediction)]
+        np.testing.assert_allclose([list(each.values()) for each in probabilities], four)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "limit"),
+    [
+        ([1, 1, 0, 0], [1, 1, 1, 0], 2),  # the surest answer that is corrected is the third
+        ([1, 1, 0, 0], [1, 0, 1, 1], 2),
+        ([1, 1, 0, 0], [1, 0, 1, 0], None),  # as many right: no second look
+        ([1, 1, 1, 0], [0, 0, 1, 1], None),
+    ],
+)
+def test_the_limit_is_the_surest_answer_that_a_second_look_corrects(
+    first: list[int], second: list[int], limit: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    classifier = Classifier(load_extractor("conv4", "cpu", "auto"))
+    classifier.enroll(class_files(MOTHS).members)
+    assert classifier.closer is not None
+    labels = np.zeros(4, np.intp)
+    margins = np.array([0.4, 0.3, 0.2, 0.1])
+
+    def errors(right: list[int]) -> NDArray[np.float64]:
+        return np.stack([np.where(right, 0, margins), np.where(right, margins, 0)], 1)
+
+    none = np.zeros(4)
+    classifier.left_out = errors(first), labels, none, none[:, None], none[:, None]
+    classifier.closer.left_out = errors(second), labels, none, none[:, None], none[:, None]
+    monkeypatch.setattr(Classifier, "_use_stored", lambda *_: True)
+    (note,) = classifier.enroll_closer()
+    shares = 1 / (1 + np.exp(-classifier.head.gamma * margins))
+    assert classifier.sure == pytest.approx(0 if limit is None else shares[limit], abs=1e-8)
+    assert "second look: by leave-one-out, it is right for" in str(note)
+    answers, share = classifier.left_out_answers()
+    assert (answers == labels).sum() >= max(sum(first), sum(second))
+    assert share == (0 if limit is None else (4 - limit) / 4)
+
+
+def test_one_photo_per_class_gets_no_second_look() -> None:
+    classifier = Classifier(load_extractor("conv4", "cpu", "auto"))
+    notes = classifier.enroll({name: paths[:1] for name, paths in class_files(MOTHS).members.items()})
+    assert "no photo is looked at twice: leave-one-out needs a class with two photos" in map(str, notes)
+    assert classifier.sure == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["group", str(MOTHS), "--out", "X"], "groups are not answers"),
+        (["export", "--classes", str(MOTHS), "--out", "X"], "an exported graph is the same for every photo"),
+        (["export", "--classes", str(MOTHS), "--web", "X"], "an exported graph is the same for every photo"),
+        (["classify", str(MOTHS), str(QUERIES[0]), "--find", "one"], "Use one of them"),
+        (["classify", str(MOTHS), str(QUERIES[0]), "--transductive"], "Remove --tta auto, or use --tta views"),
+        (
+            ["classify", str(MOTHS), str(QUERIES[0]), "--report", "X.html"],
+            "Remove --report, or use --tta views or none",
+        ),
+    ],
+)
+def test_what_needs_one_kind_of_map_is_refused(words: list[str], reason: str, tmp_path: Path) -> None:
+    words = [str(tmp_path / word) if word.startswith("X") else word for word in words]
+    refused = frn(*words, "--model", "conv4", "--tta", "auto")
+    assert refused.exit_code == 1, refused.output
+    assert reason in refused.stderr
+    assert not list(tmp_path.glob("X*"))
+
+
+def test_models_compare_proposes_test_time_augmentation_where_it_gains(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["models", "compare", str(MOTHS), "--model", "conv4", "--tta", "hflip", "--tta", "auto"]
+    compared = json.loads(frn(*words, "--json").stdout)["models"]
+    assert list(compared) == ["conv4", "conv4 --tta hflip", "conv4 --tta auto"]
+    table = frn(*words).stdout
+    assert ("No --tta is more accurate" in table) == (not any("gain" in each for each in compared.values()))
+    from frn.evaluation import comparison
+    from frn.evaluation.accuracy import Accuracy
+
+    monkeypatch.setattr(comparison, "gain", lambda one, other: Accuracy(5.0, 4.0, 30))
+    printed = frn(*words).stdout
+    assert "accurate: +5.0 ± 4.0 points for" in printed
+    assert f"next: frn classify {MOTHS} PHOTO --model conv4 --tta hflip" in printed
+
+
+def test_an_exported_classifier_with_second_looks_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FrnError, match="decides for each photo whether to look twice"):
+        fitted("auto").export_onnx(tmp_path / "moths.onnx")
