@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from frn.features.feature_cache import Maps
 from frn.inference.classifier import Classifier
 from frn.inference.explanation import weights_of
+from frn.inference.unknown import TINY
+from frn.projects.session import ClassEntry
 from frn.ridge.enrolment import Array
 from frn.ridge.parameters import HeadParameters
 
@@ -27,6 +29,11 @@ MOST = 3
 """Number of actions to suggest."""
 CARRIES = 0.5
 """Share of what a class explains of itself, from which it needs more photos like the one that explains it."""
+BACKGROUND = 0.2
+"""Margin of a class at the edge of a photo, as a share of the energy there, from which it knows the background.
+
+Three quarters of a class's examples exceed it in 1 of 256 classes of birds, dogs, butterflies and mini-ImageNet (8
+classes of 5 or 8 photos), and in all of 4 classes of birds pasted into photos of one place at a quarter of its side."""
 ACCURATE = 0.75
 """Fraction of right answers by leave-one-out below which a class needs more photos."""
 
@@ -77,7 +84,7 @@ def advise(classifier: Classifier, find: Callable[[str], Maps] | None = None) ->
     entries = entries[:MAX_CLASSES]
     values = worth([np.stack([find(photo.key) for photo in entry.supports]) for entry in entries], classifier.head)
     rivals, right = _leave_one_out(classifier)
-    mistakes, carried, few = [], list[tuple[float, str]](), list[tuple[float, str]]()
+    mistakes, unboxed, few, carried = (list[tuple[float, str]]() for _ in range(4))
     for entry, (of_own, others) in zip(entries, values, strict=True):
         name, k = entry.name, len(entry.supports)
         suspects = 0
@@ -95,9 +102,12 @@ def advise(classifier: Classifier, find: Callable[[str], Maps] | None = None) ->
         if k > 1 and (recognised := right[name] + suspects) < ACCURATE * k:
             text = f"add photos to {name}: {k - recognised} of its {k} photos look like another class"
             few.append((recognised / k, text))
+        if k > 2 and 4 * (shared := _sharing_background(classifier, entry, find)) >= 3 * k:
+            text = f"box the subject in the photos of {name}: {shared} of {k} share a background, which then decides"
+            unboxed.append((-shared / k, text))
         if k == 1 and not small:
             few.append((0.5, f"add photos to {name}: it has a single one"))
-    ordered = [text for texts in (mistakes, few, carried) for _, text in sorted(texts)[: MOST - 1]]
+    ordered = [text for texts in (mistakes, unboxed, few, carried) for _, text in sorted(texts)[: MOST - 1]]
     return [*ordered[: MOST - len(small)], *small]
 
 
@@ -136,6 +146,31 @@ def costs(classifier: Classifier) -> Callable[[float], float]:
     growth = np.log(counts[labels[chosen]] / counts.min()).mean()
     power = math.log(few / many) / growth
     return lambda count: float(max(many, few * (count / counts.min()) ** -power))
+
+
+def _sharing_background(classifier: Classifier, entry: ClassEntry, find: Callable[[str], Maps]) -> int:
+    """Return how many examples of a class show a background that it knows from its other examples, and others do not.
+
+    A subject rarely fills the outermost cells. What a class alone explains there, it has seen in the same place. With
+    fewer than five classes, that may also be a subject that no other class resembles: 0.
+    """
+    extractor, place = classifier.extractor, classifier.names.index(entry.name)
+    if min(extractor.grid) < 3 or len(classifier.names) < 5:
+        return 0
+    edge = np.ones(extractor.grid, dtype=bool)
+    edge[1:-1, 1:-1] = False
+    photos = entry.supports[:: -(-len(entry.supports) // MAX_PHOTOS)]
+    count = 0
+    for photo in photos:
+        maps = find(photo.key)
+        errors = classifier.error_maps(maps, photo.key)
+        means = errors.mean((1, 2))
+        means[place] = np.inf
+        energy = extractor.on_grid(np.square(maps.astype(np.float64)).sum(1)[None])[0].clip(TINY)
+        margin = (errors[means.argmin()] - errors[place]) / energy
+        outside, inside = float(margin[edge].mean()), float(margin[~edge].mean())
+        count += outside > max(BACKGROUND, 0.7 * inside)  # subjects that fill the photo reach 0.4 to 0.7 of the inside
+    return round(count * len(entry.supports) / len(photos))
 
 
 def _leave_one_out(classifier: Classifier) -> tuple[dict[str, tuple[str, float]], Counter[str]]:

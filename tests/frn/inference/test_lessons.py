@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from frn.estimator.loading import load_extractor
 from frn.inference.classifier import Classifier
@@ -72,3 +73,18 @@ def test_small_classes_cost_accuracy_that_more_photos_gain() -> None:
     assert cost(100) == cost(np.inf) == pytest.approx(cost(16))
     assert cost(1, slice(9, 20)) == 0  # a single mistake may be chance
     assert cost(1, slice(19)) == 0
+
+
+def test_a_class_whose_photos_share_a_background_is_to_be_boxed(tmp_path: Path) -> None:
+    homes = sorted(MOTHS.iterdir())
+    noise = np.random.default_rng(0).integers(0, 256, (12, 12, 3), dtype=np.uint8)
+    wall = Image.fromarray(noise).resize((192, 192), Image.Resampling.BICUBIC)
+    for number, photo in enumerate(sorted(homes[0].iterdir())):
+        scene = wall.copy()
+        scene.paste(Image.open(photo).resize((64, 64)), (40 + 12 * number, 96 - 12 * number))
+        scene.save(tmp_path / f"{number}.png")
+    classes = {home.name: sorted(home.iterdir()) for home in homes[1:]}
+    classifier = Classifier(load_extractor("frn-photo", "cpu"))
+    classifier.enroll({**classes, "one place": sorted(tmp_path.iterdir())})
+    boxed = [line for line in advise(classifier) if line.startswith("box")]
+    assert boxed == ["box the subject in the photos of one place: 5 of 5 share a background, which then decides"]
