@@ -27,7 +27,6 @@ def explain(
     level: options.Level = None,
     against: Annotated[str | None, typer.Option(help="Class to compare with.", show_default="the second best")] = None,
     maps: Annotated[bool, typer.Option("--maps", help="Draw the error map of each class instead.")] = False,
-    top: options.Top = None,
     tta: options.TtaName = None,
     find: options.FindName = None,
     device: options.Device = "auto",
@@ -69,7 +68,7 @@ def explain(
     error_maps = dict(zip(classifier.names, classifier.error_maps(feature_map, key), strict=True))
     if maps:
         panels = []
-        for name in sorted(prediction.errors, key=prediction.errors.__getitem__)[: top or 3]:
+        for name in sorted(prediction.errors, key=prediction.errors.__getitem__)[:3]:
             known = "" if prediction.unknown else f" · {prediction.probabilities[name]:.1%}"  # only known classes share
             note = f"{prediction.explained[name]:.0%} explained{known}"
             panels.append(Panel(printable(name), note, error_maps[name]))
@@ -80,7 +79,7 @@ def explain(
     drawn.save(picture, "PNG", pnginfo=mark())
     write_atomically(out, picture.getvalue(), replace=replace)
     if as_json:
-        record = answer_of(str(image), prediction, top)
+        record = answer_of(str(image), prediction)
         explained = {name: round(prediction.explained[name], 6) for name in record.errors}
         heat = {name: rounded(error_maps[name].tolist()) for name in record.errors}
         more = {**_record(reasons, subject, crops), "explained_by": explained, "error_maps": heat}

@@ -83,6 +83,7 @@ def test_interrupted_run_is_resumed_and_evaluated_once(
     moths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(TABLES, "tiny", TABLE)
+    monkeypatch.setattr("frn.cli.train.reproduce._run", run_here)
     runs = tmp_path / "runs"
     half_a_run(moths, runs / "tiny", TINY.options)
     words = ("reproduce", "tiny", "--data", moths, "--runs", runs, "--out", tmp_path / "out", "--threads", 1)
