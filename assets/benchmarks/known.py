@@ -3,7 +3,8 @@
     python assets/benchmarks/known.py DATA... --split val
 
 For each number of classes and photos, classes of each data set (DATA/val/CLASS/photo) are drawn at random. Other photos
-of these classes are known, those of as many further classes (at least 4) are unknown. In percent, familiarity / known:
+of these classes are known, those of as many further classes (12 or more, if there are) are unknown. In percent,
+familiarity / known:
 
     auroc     how well they separate known from unknown photos
     rejected  known photos below the threshold, which 5% of the examples are below
@@ -41,7 +42,7 @@ def measure(classes: list[Floats], way: int, shot: int, prior: Prior, seed: int)
     drawn = [draws.permutation(maps) for maps in (classes[place] for place in draws.permutation(len(classes)))]
     pools = [maps[:shot] for maps in drawn[:way]]
     known = np.concatenate([maps[shot : shot + QUERIES] for maps in drawn[:way]])
-    unknown = np.concatenate([maps[:QUERIES] for maps in drawn[way : way + max(way, 4)]])
+    unknown = np.concatenate([maps[:QUERIES] for maps in drawn[way : way + max(way, 12)]])
     head = tune_by_leave_one_out(pools, prior)
     scorer = ClassScorer(enroll_all(pools, head))
 

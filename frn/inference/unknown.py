@@ -51,7 +51,7 @@ SUM, SUM_PENALTY, PENALTY = 1.0, 30.0, 20.0
 and the least calibration error on validation classes (2 to 12 classes of 2 to 20 photos)."""
 ROWS = 100
 """Least number of unknown photos in the fit; with fewer examples, several photos stand for each in its own class."""
-REPEATED = 0.5
+REPEATED = 1.0
 """Strength of the correction of the expected rate for few classes (`Calibration.caught`)."""
 STEPS = 50
 """Maximum number of Newton steps; 10 are usual."""
@@ -245,7 +245,7 @@ class Calibration:
 
         Among few classes, a support as a photo of no class is compared with one pair of classes twice, and the nearest
         of several different classes is nearer. The fraction is raised to a power that corrects this on validation
-        classes: 6 points too many with two classes, and 5 with three, become 3.
+        classes: 7 points too many with two or three classes of five photos become less than 1.
         """
         if not len(self.strangers):
             return float("nan")
@@ -324,21 +324,30 @@ def _strangers(measures: Measures, labels: NDArray[np.intp]) -> Iterator[Measure
     """Yield measures of supports as photos of no class; none if there is only one class.
 
     The error and the distance of a support's own class are those of another class's support, so that unknown photos are
-    compared with as many classes as known ones. If no other class has one, another class stands for it.
+    compared with as many classes as known ones. They are scaled by how much both photos differ for all other classes,
+    because some photos are explained less well by every class. If no other class has a support, another class stands
+    for it.
     """
     errors, energies, distances = measures
     count, way = errors.shape
     order, sizes, rows = np.argsort(labels, kind="stable"), np.bincount(labels, minlength=way), np.arange(count)
     after, others = np.cumsum(sizes)[labels], count - sizes[labels]
     columns = np.where(others, labels, (labels + 1) % way)
+    shares = np.log(((errors + TINY) / (energies[:, None] + TINY)).clip(LEAST_ERROR))
+    away = np.log(distances.clip(LEAST_DISTANCE, 1 / LEAST_DISTANCE))
     turns = -(-ROWS // count) if way > 1 else 0
     for turn in range(turns):
         offsets = np.where(others, (rows + turn * (others // turns).clip(1)) % others.clip(1), 0)
         donors = np.where(others, order[(after + offsets) % count], rows)
-        shares, away = errors.astype(np.float64), distances.copy()
-        shares[rows, labels] = errors[donors, columns] / (energies[donors] + TINY) * energies
-        away[rows, labels] = distances[donors, columns]
-        yield shares, energies, away
+        compared = np.ones(errors.shape)
+        compared[rows, labels] = compared[rows, labels[donors]] = 0
+        replaced = []
+        for values in (shares, away):
+            level = ((values - values[donors]) * compared).sum(1) / max(way - 2, 1)
+            own = values.copy()
+            own[rows, labels] = values[donors, columns] + level
+            replaced.append(np.exp(own))
+        yield replaced[0] * energies[:, None], energies, replaced[1]
 
 
 def _sigmoid(values: Shares) -> Shares:
