@@ -16,13 +16,13 @@ from frn.estimator.loading import load_extractor
 from frn.features.extractor import Extractor
 from frn.features.feature_cache import Maps
 from frn.images.opening import open_image
-from frn.models.zoo import assets_folder
 from frn.ridge.enrolment import ClassScorer, enroll
 from frn.ridge.parameters import probabilities
 from tests import processes
+from tests.drawings import DRAWINGS
 
 PROGRAMS = Path(__file__).parents[1] / "docs" / "guides" / "runtimes"
-SAMPLES = assets_folder() / "samples"
+SAMPLES = DRAWINGS
 SHOTS = {"eyed footman": 5, "swallow footman": 3, "tailed footman": 2}
 QUERIES = sorted((SAMPLES / "queries").glob("*[mnd] 6.jpg"))
 

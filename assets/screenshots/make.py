@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 here = Path(__file__).parent
+QUERIES = len(list((here.parent / "samples" / "queries").iterdir()))
 home = Path(tempfile.mkdtemp())
 os.chdir(home)  # the file picker starts there
 # set before Textual reads them
@@ -73,7 +74,7 @@ async def opened(width: int, height: int) -> AsyncIterator[Stage]:
     async with app.run_test(size=(width, height), tooltips=False) as pilot:
         stage = Stage(app, pilot)
         await stage.settle(
-            lambda: len(app.controller.query.answers) == 18 and "maps" in app.controller.query.answers[0]
+            lambda: len(app.controller.query.answers) == QUERIES and "maps" in app.controller.query.answers[0]
         )
         yield stage
 
@@ -90,29 +91,30 @@ async def show(stage: Stage, name: str) -> None:
 async def screens() -> None:
     """Draw the app at three sizes, for README and docs."""
     async with opened(140, 40) as stage:
-        await show(stage, "eyed footman 6")
-        await stage.press("3", "comma")
-        stage.take("workspace", "Six classes, the photos of one, and a query with its error map")
+        await show(stage, "nautilus 7")
+        await stage.press("5", "comma")
+        stage.take("workspace", "Eight classes, the photos of one, and a query with its error map")
         await stage.press("L")
         stage.take("results", "All answers of a folder, and the histogram that the threshold is set on")
     async with opened(80, 24) as stage:
-        await show(stage, "eyed footman 6")
+        await show(stage, "nautilus 7")
         stage.take("small", "The app in 80 columns and 24 rows")
 
 
 async def tour() -> None:
-    """Draw five steps of a session, from the start to a test of the classes."""
+    """Draw five steps of a session, from the start to the reasons of an answer."""
     shutil.copytree(here.parent / "samples" / "queries", home / "photos")
     async with opened(120, 34) as stage:
-        stage.take("tour-1", "The app starts on the samples")
+        stage.take("tour-1", "The app starts on piles of sorted samples")
         await stage.press("p", "enter", "end", "up")
         stage.take("tour-2", "Picking a photo to ask about")
         await stage.press("enter", "right_square_bracket")
         stage.take("tour-3", "Where another class could not rebuild the photo")
-        await stage.press("6", "comma", "left_square_bracket")
+        await stage.press("8", "comma", "left_square_bracket")
         stage.take("tour-4", "The photo has become an example of its class, and is known")
-        await stage.press("T", "enter")
-        stage.take("tour-5", "How well the classes tell one another apart")
+        await stage.press("W")
+        await asyncio.sleep(10)  # its photos are drawn after the work is done
+        stage.take("tour-5", "The example parts that a part of the photo was rebuilt from")
 
 
 async def main() -> None:

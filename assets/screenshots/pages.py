@@ -3,8 +3,7 @@
 python assets/screenshots/pages.py
 
 The script needs selenium, Chromium, chromedriver and, in the current folder, the archive from `npm pack
-onnxruntime-web`. All photos in the
-images are moth drawings.
+onnxruntime-web`. All photos in the images are the rendered shells.
 """
 
 import functools

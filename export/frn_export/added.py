@@ -37,7 +37,8 @@ from frn_export.graphs.backbone import features_graph
 from frn_export.layer_choice import choose_layer
 from frn_export.parity import compare_features, verified_head
 
-SAMPLES = ("eyed footman 6.jpg", "tailed footman 6.jpg")
+CHECKED = ("check-1.jpg", "check-2.jpg")
+"""Photos beside the shipped models: their similarity shows that a library still computes a network as before."""
 
 
 def add_file(model: str, *, name: str | None = None, preset: str | None = None) -> tuple[str, ModelFiles]:
@@ -151,8 +152,8 @@ def _keep(
 
 
 def sample_similarity(extractor: Extractor) -> float:
-    """Return the cosine similarity of the mean features of two sample photos."""
-    photos = [assets_folder() / "samples" / "queries" / name for name in SAMPLES]
+    """Return the cosine similarity of the mean features of the two checked photos."""
+    photos = [assets_folder() / "models" / name for name in CHECKED]
     pixels = np.stack([extractor.transform(open_image(photo)) for photo in photos])
     one, other = extractor.feature_maps(pixels).mean(1)
     return float(one @ other / np.linalg.norm(one) / np.linalg.norm(other))

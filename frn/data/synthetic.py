@@ -1,4 +1,4 @@
-"""Rendered moths: similar classes without a download, for the demo, the samples and the tests.
+"""Rendered moths: similar classes without a download, for the demo and the tests.
 
 A species is a small set of numbers (wing shape, eyespots, bands, border, ground colour). An image shows a species in a
 random pose, light and place. Species of one genus share their colours and differ only in markings and shape.

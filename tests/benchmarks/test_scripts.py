@@ -20,10 +20,10 @@ from frn.data.synthetic import draw_moth, species
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model, save_model
-from frn.models.zoo import assets_folder
 from tests.benchmarks.scripts import invoke, output
+from tests.drawings import DRAWINGS
 
-SAMPLES = assets_folder() / "samples" / "moths"
+SAMPLES = DRAWINGS / "moths"
 
 
 def test_a_script_runs_in_a_process_with_a_single_blas_thread(tmp_path: Path) -> None:

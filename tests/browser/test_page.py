@@ -15,10 +15,10 @@ from frn.cli.main import app
 from frn.estimator.loading import load_classifier
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.enrolled_form import as_project_head
-from frn.models.zoo import assets_folder
 from frn.ridge.parameters import HeadParameters
+from tests.drawings import DRAWINGS
 
-SAMPLES = assets_folder() / "samples"
+SAMPLES = DRAWINGS
 RUNTIME = Path(os.environ.get("FRN_ORT_WEB", "onnxruntime-web-1.30.0.tgz"))
 """Archive from `npm pack onnxruntime-web`."""
 PHOTOS = Path(os.environ.get("FRN_PAGE_PHOTOS", SAMPLES / "queries"))

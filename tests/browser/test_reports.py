@@ -9,9 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from frn.cli.main import app
-from frn.models.zoo import assets_folder
+from tests.drawings import DRAWINGS
 
-SAMPLES = assets_folder() / "samples"
+SAMPLES = DRAWINGS
 PHONE = (390, 844)
 
 

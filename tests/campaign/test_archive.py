@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from frn.models.zoo import assets_folder
 from tests import processes
+from tests.drawings import DRAWINGS
 
 PHOTOS = round(100_000 * float(os.environ.get("FRN_CAMPAIGN", "1")))
 KILLS = 3
@@ -51,7 +51,7 @@ def lines_of(out: Path) -> int:
 def test_archive_is_classified_in_constant_memory_despite_kills(tmp_path: Path) -> None:
     archive, out = tmp_path / "archive", tmp_path / "results.jsonl"
     draw_archive(archive)
-    moths = assets_folder() / "samples" / "moths"
+    moths = DRAWINGS / "moths"
     photos = str(archive / "**" / "*.jpg")
     command = [sys.executable, "-m", "frn", "classify", moths, photos, "--out", out, "--model", "conv4", "--resume"]
     stops = sorted(random.Random(0).sample(range(PHOTOS // 10, PHOTOS), KILLS))

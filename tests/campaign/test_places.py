@@ -21,11 +21,11 @@ from frn.features.feature_cache import FeatureStore
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model
-from frn.models.zoo import assets_folder
 from frn.projects.project import load_project, save_project
 from frn.system.caches import cache_folder
 from frn.training.runs.run import RunFolder, TrainState
 from tests.campaign.test_surroundings import project
+from tests.drawings import DRAWINGS
 from tests.forks import ended, fork
 from tests.killing import killed_at
 
@@ -35,7 +35,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
 ]
 ROOT = Path(__file__).parents[2]
-SAMPLES = assets_folder() / "samples"
+SAMPLES = DRAWINGS
 PHOTO = SAMPLES / "queries" / "eyed footman 6.jpg"
 CLASSIFY = ["classify", str(SAMPLES / "moths"), str(PHOTO), "--model", "conv4"]
 

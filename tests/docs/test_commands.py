@@ -17,7 +17,7 @@ from frn_tui.main import build_parser
 from typer.testing import CliRunner
 
 from frn.cli.main import app
-from frn.models.zoo import assets_folder
+from tests.drawings import DRAWINGS
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("assets/**/*.md")])
@@ -110,7 +110,7 @@ RUN = {text: found for text, found in COMMANDS.items() if not why_not_run(found[
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that contains every file mentioned on the pages."""
     folder = tmp_path_factory.mktemp("place")
-    samples = assets_folder() / "samples"
+    samples = DRAWINGS
     moths = [sorted(home.iterdir()) for home in sorted((samples / "moths").iterdir())[:2]]
     for name, first, count in (("birds", 0, 3), ("labelled-birds", 3, 2), ("photos", 3, 2)):
         for label, photos in zip(("jay", "wren"), moths, strict=True):

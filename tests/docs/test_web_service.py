@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from frn.models.zoo import assets_folder
 from tests import processes
 from tests.commands import frn
+from tests.drawings import DRAWINGS
 
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "web-service.md"
-SAMPLES = assets_folder() / "samples"
+SAMPLES = DRAWINGS
 
 
 @pytest.fixture(scope="module")

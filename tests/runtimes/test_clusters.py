@@ -17,13 +17,14 @@ import pytest
 from typer.testing import CliRunner
 
 from frn.cli.main import app
+from tests.drawings import DRAWINGS
 from tests.runtimes.environments import place_of, python_with
 
 pytestmark = pytest.mark.runtimes
 
 ROOT = Path(__file__).parents[2]
-MOTHS = ROOT / "assets" / "samples" / "moths"
-QUERIES = sorted((ROOT / "assets" / "samples" / "queries").glob("*.jpg"))
+MOTHS = DRAWINGS / "moths"
+QUERIES = sorted((DRAWINGS / "queries").glob("*.jpg"))
 COPIES = 12
 """Seconds per photo, so that a worker is still busy when it is killed."""
 PACKAGES = {"ray": "ray[data]", "dask": "dask[distributed]"}

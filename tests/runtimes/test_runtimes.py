@@ -30,12 +30,13 @@ from frn.inference.unknown import NEVER
 from frn.models.model import load_model
 from frn.models.zoo import DEFAULT_MODEL
 from frn.ridge.parameters import HeadParameters
+from tests.drawings import DRAWINGS
 from tests.runtimes.environments import node_with, packages_in, place_of, python_with
 
 pytestmark = pytest.mark.runtimes
 
 HERE = Path(__file__).parent
-SAMPLES = HERE.parents[1] / "assets" / "samples"
+SAMPLES = DRAWINGS
 PRECISIONS = ("fp32", "fp16", "int8")
 SIZES = ((200, 200), (320, 240), (96, 130), (64, 64), (300, 40))
 """Sizes of the photos (width, height): some are reduced, some enlarged, and one is a strip."""

@@ -41,8 +41,8 @@ BORDER_CONTRAST, TEXT_CONTRAST = 3.3, 5.0
 """Minimum contrasts on the surface; on panels, which are a little lighter or darker, they are then 3 and 4.5."""
 CHECK_INTERVAL = 2.0
 """Seconds between checks for unsaved work and for the terminal."""
-FIRST_SAMPLE = "eyed footman 7.jpg"
-"""Sample shown first: every shipped model classifies it correctly."""
+FIRST_SAMPLE = "nautilus 7.jpg"
+"""Sample shown first: the default model labels it correctly."""
 AUGMENTATIONS = (
     ("Mirror images", "also classify mirror images: more accurate, slower", MIRROR),
     ("Crops of photos", "classify four crops, for small or off-centre subjects: much slower", VIEWS),
@@ -243,7 +243,7 @@ class FrnApp(CellApp):
             return
         samples = assets_folder() / "samples"
         self.workspace.photos_pane.open_with_piles(True)
-        await self.controller.open_folder(None, (await self.controller.scan(str(samples / "moths")))["classes"])
+        await self.controller.open_folder(None, (await self.controller.scan(str(samples / "shells")))["classes"])
         queries = (await self.controller.scan(str(samples / "queries")))["files"]
         await self.workspace.query_pane.ask_now(sorted(queries, key=lambda path: not path.endswith(FIRST_SAMPLE)))
         self.context.say("samples are open:  . next answer   a your own folders   p your own photo   ? all keys")

@@ -18,9 +18,9 @@ from frn.estimator.loading import load_classifier
 from frn.features.onnx_runtime import open_session, run_session
 from frn.images.opening import open_image
 from frn.inference.classifier import Classifier
-from frn.models.zoo import assets_folder
+from tests.drawings import DRAWINGS
 
-SAMPLES = assets_folder() / "samples"
+SAMPLES = DRAWINGS
 QUERIES = sorted((SAMPLES / "queries").iterdir())[:7]
 OUTPUTS = ["label", "probability", "class_error", "explained", "known", "error_map"]
 

@@ -19,10 +19,10 @@ from frn.features.feature_cache import Maps
 from frn.images.transforms import EvaluationTransform
 from frn.inference.classifier import Classifier, Prediction
 from frn.models.model import load_model
-from frn.models.zoo import assets_folder
 from frn.projects.project import ModelReference, Project, save_project
+from tests.drawings import DRAWINGS
 
-MOTHS = assets_folder() / "samples" / "moths"
+MOTHS = DRAWINGS / "moths"
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_exported_mirror_classifier_gives_the_same_answer_for_a_mirrored_photo(
 ) -> None:
     export_model(load_model("conv4"), tmp_path, ExportOptions(tta="hflip"), scan(MOTHS).members)
     session = onnxruntime.InferenceSession(tmp_path / "classifier.onnx")
-    photo = plain.transform(Image.open(assets_folder() / "samples" / "queries" / "eyed footman 6.jpg"))
+    photo = plain.transform(Image.open(DRAWINGS / "queries" / "eyed footman 6.jpg"))
     names = ["probability", "error_map"]
     (shares, errors), (same, mirror) = (
         session.run(names, {"image": np.ascontiguousarray(image)}) for image in (photo, photo[:, ::-1])
@@ -118,7 +118,7 @@ def test_error_maps_of_views_average_the_crops_at_each_place(views: Extractor) -
 
 
 def test_a_project_with_views_gives_the_same_answers_in_onnx(views: Extractor, tmp_path: Path) -> None:
-    members, query = scan(MOTHS).members, assets_folder() / "samples" / "queries" / "eyed footman 6.jpg"
+    members, query = scan(MOTHS).members, DRAWINGS / "queries" / "eyed footman 6.jpg"
     classifier = Classifier(views)
     classifier.enroll(members)
     path = tmp_path / "moths.frn.json"

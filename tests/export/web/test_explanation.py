@@ -13,10 +13,10 @@ from frn.estimator.loading import load_extractor
 from frn.features.extractor import Embedded
 from frn.inference.classifier import Classifier
 from frn.inference.explanation import explain
-from frn.models.zoo import assets_folder
 from frn.report.parts import PartsOfPage
+from tests.drawings import DRAWINGS
 
-SAMPLES = assets_folder() / "samples"
+SAMPLES = DRAWINGS
 RUN = """
 import {{ explain }} from {script};
 import {{ readFileSync }} from "node:fs";

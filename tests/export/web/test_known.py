@@ -13,9 +13,9 @@ from frn_export.web.write import write_page
 from frn.estimator.loading import load_extractor
 from frn.features.extractor import Embedded
 from frn.inference.classifier import Classifier
-from frn.models.zoo import assets_folder
+from tests.drawings import DRAWINGS
 
-SAMPLES = assets_folder() / "samples"
+SAMPLES = DRAWINGS
 STUB = b"export const env = { wasm: {} }; export class Tensor {}"
 RUN = """
 import {{ readFileSync }} from "node:fs";

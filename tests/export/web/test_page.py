@@ -12,10 +12,10 @@ from frn_export.web.runtime import BINARY, SCRIPT, find_runtime, read_runtime
 from frn_export.web.write import OF_REPORTS, SOURCES
 
 from frn.errors import FrnError
-from frn.models.zoo import assets_folder
 from tests.commands import frn
+from tests.drawings import DRAWINGS
 
-SAMPLES = assets_folder() / "samples"
+SAMPLES = DRAWINGS
 
 
 def package(name: str = "onnxruntime-web", version: str = "1.30.0", binary: bytes = b"\0asm rest") -> dict[str, bytes]:

@@ -17,14 +17,14 @@ from frn.estimator.loading import load_classifier, load_extractor
 from frn.features.onnx_runtime import run_session
 from frn.inference.classifier import Classifier
 from frn.inference.unknown import KnownRule
-from frn.models.zoo import assets_folder
+from tests.drawings import DRAWINGS
 
 RUNTIME = Runtime("1.30.0", b"export {};", b"\0asm")
 
 
 @pytest.fixture(scope="module")
 def classifier() -> Classifier:
-    return load_classifier(assets_folder() / "samples" / "moths", "conv4", "cpu")[0]
+    return load_classifier(DRAWINGS / "moths", "conv4", "cpu")[0]
 
 
 def test_page_states_its_model_its_crop_and_its_rule(classifier: Classifier, tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_small_copies_of_examples_are_written_on_request(classifier: Classifier,
 
 
 def test_page_has_the_allowances_and_offsets_of_unequal_classes(tmp_path: Path) -> None:
-    homes = sorted((assets_folder() / "samples" / "moths").iterdir())[:3]
+    homes = sorted((DRAWINGS / "moths").iterdir())[:3]
     unequal = Classifier(load_extractor("conv4", "cpu"))
     unequal.enroll({home.name: sorted(home.iterdir())[: 1 + 2 * place] for place, home in enumerate(homes)})
     write_page(unequal, tmp_path / "page", RUNTIME, replace=False)
@@ -68,7 +68,7 @@ def test_page_has_the_allowances_and_offsets_of_unequal_classes(tmp_path: Path) 
 
 
 def test_class_names_are_written_as_text(classifier: Classifier, tmp_path: Path) -> None:
-    photos = sorted((assets_folder() / "samples" / "moths").glob("*/*"))
+    photos = sorted((DRAWINGS / "moths").glob("*/*"))
     named = Classifier(classifier.extractor)
     named.enroll({"Möwe": photos[:1], "jay": photos[-1:]})
     write_page(named, tmp_path, RUNTIME, replace=False)
@@ -78,7 +78,7 @@ def test_class_names_are_written_as_text(classifier: Classifier, tmp_path: Path)
 def test_corrections_are_stored_separately_for_pages_with_different_classes(
     classifier: Classifier, tmp_path: Path
 ) -> None:
-    photos = sorted((assets_folder() / "samples" / "moths").glob("*/*"))
+    photos = sorted((DRAWINGS / "moths").glob("*/*"))
 
     def page_id(name: str, count: int) -> str:
         made = Classifier(classifier.extractor)
@@ -126,7 +126,7 @@ def test_page_is_refused_before_its_graphs_are_built(
     with pytest.raises(FrnError, match="already exists"):
         write_page(classifier, tmp_path, RUNTIME, replace=False)
     named = Classifier(classifier.extractor)
-    named.enroll({"\udcff": sorted((assets_folder() / "samples" / "moths").glob("*/*"))[:1]})
+    named.enroll({"\udcff": sorted((DRAWINGS / "moths").glob("*/*"))[:1]})
     with pytest.raises(FrnError, match="is not valid text"):
         write_page(named, tmp_path / "new", RUNTIME, replace=False)
 

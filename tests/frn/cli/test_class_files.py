@@ -11,9 +11,9 @@ from PIL import Image
 from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
-from frn.models.zoo import assets_folder
+from tests.drawings import DRAWINGS
 
-MOTHS, QUERIES = assets_folder() / "samples" / "moths", assets_folder() / "samples" / "queries"
+MOTHS, QUERIES = DRAWINGS / "moths", DRAWINGS / "queries"
 PHOTO = QUERIES / "eyed footman 6.jpg"
 CLASSES = ("banded footman", "eyed footman", "tailed footman")
 

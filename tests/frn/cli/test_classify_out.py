@@ -11,11 +11,11 @@ from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
 from frn.features.feature_cache import content_key
-from frn.models.zoo import assets_folder
 from tests import processes
+from tests.drawings import DRAWINGS
 from tests.frn.conftest import is_described
 
-SAMPLES = assets_folder() / "samples"
+SAMPLES = DRAWINGS
 
 
 def classify(*words: object) -> Result:

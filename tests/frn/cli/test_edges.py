@@ -13,11 +13,12 @@ from PIL import Image
 
 from frn.cli.shell.console import _shortage
 from frn.images.opening import open_image
-from frn.models.zoo import added_models, assets_folder
+from frn.models.zoo import added_models
 from tests import processes
 from tests.commands import frn
+from tests.drawings import DRAWINGS
 
-MOTHS, QUERIES = assets_folder() / "samples" / "moths", assets_folder() / "samples" / "queries"
+MOTHS, QUERIES = DRAWINGS / "moths", DRAWINGS / "queries"
 PHOTO = QUERIES / "eyed footman 6.jpg"
 
 

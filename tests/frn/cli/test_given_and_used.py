@@ -13,7 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 from frn.cli.main import app
-from frn.models.zoo import assets_folder
+from tests.drawings import DRAWINGS
 
 TAKEN_BY_NAME = "locals"
 """Function through which a command passes on all of its parameters by name."""
@@ -62,7 +62,7 @@ def test_every_parameter_is_read_by_its_command(name: str) -> None:
 )
 def test_options_without_effect_are_refused(words: str, reason: str, tmp_path: Path) -> None:
     (tmp_path / "x.jpg").touch()
-    places = {"CLASSES": tmp_path, "PHOTO": tmp_path / "x.jpg", "MOTHS": assets_folder() / "samples" / "moths"}
+    places = {"CLASSES": tmp_path, "PHOTO": tmp_path / "x.jpg", "MOTHS": DRAWINGS / "moths"}
     given = [str(places.get(word, word)) for word in words.split()]
     told = CliRunner().invoke(app, given)
     assert told.exit_code in (1, 2)
@@ -86,6 +86,6 @@ def test_web_addresses_are_refused(words: str, tmp_path: Path) -> None:
 
 
 def test_file_url_is_accepted_as_a_path(tmp_path: Path) -> None:
-    photo = next((assets_folder() / "samples" / "queries").iterdir())
-    words = ["classify", (assets_folder() / "samples" / "moths").as_uri(), photo.as_uri(), "--model", "conv4", "--json"]
+    photo = next((DRAWINGS / "queries").iterdir())
+    words = ["classify", (DRAWINGS / "moths").as_uri(), photo.as_uri(), "--model", "conv4", "--json"]
     assert json.loads(CliRunner().invoke(app, words).stdout)["image"] == str(photo)

@@ -10,10 +10,10 @@ from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
 from frn.images.opening import open_image
-from frn.models.zoo import assets_folder
 from frn.projects.project import load_project
+from tests.drawings import DRAWINGS
 
-MOTHS = assets_folder() / "samples" / "moths"
+MOTHS = DRAWINGS / "moths"
 
 
 def group(*words: object) -> Result:

@@ -39,6 +39,7 @@ from frn.models.zoo import (
 )
 from frn.system import transfers
 from tests.commands import frn
+from tests.drawings import DRAWINGS
 from tests.killing import killed_at
 
 NETWORK = "torchvision:mobilenet_v3_small"
@@ -89,7 +90,7 @@ def test_a_named_network_is_added_and_classifies_with_two_commands(fetch_from: p
     assert facts["backbone"] == NETWORK
     assert facts["size"] == 224
     assert facts["milliseconds"] > 0
-    samples = assets_folder() / "samples"
+    samples = DRAWINGS
     query = samples / "queries" / "eyed footman 6.jpg"
     answer = json.loads(frn("classify", samples / "moths", query, "--model", "mobilenet_v3_small", "--json").stdout)
     assert len(answer["probabilities"]) == 6
@@ -143,7 +144,7 @@ def test_impossible_requests_give_a_one_line_error(
 
 
 def test_message_about_a_known_but_missing_network_explains_how_to_add_it(fetch_from: pytest.MonkeyPatch) -> None:
-    result = frn("classify", assets_folder() / "samples" / "moths", "x.jpg", "--model", "dinov2-small")
+    result = frn("classify", DRAWINGS / "moths", "x.jpg", "--model", "dinov2-small")
     assert result.exit_code == 1
     assert "dinov2-small: has not been added yet. `frn models add dinov2-small` installs it." in result.stderr
 

@@ -12,10 +12,10 @@ import pytest
 from frn.cli.train.train import _show_result
 from frn.data.folders import scan
 from frn.data.pixel_cache import load_images
-from frn.models.zoo import assets_folder
 from tests.commands import frn
+from tests.drawings import DRAWINGS
 
-MOTHS, QUERIES = assets_folder() / "samples" / "moths", assets_folder() / "samples" / "queries"
+MOTHS, QUERIES = DRAWINGS / "moths", DRAWINGS / "queries"
 PHOTO = QUERIES / "eyed footman 6.jpg"
 ODD = ":dog: [v2] [bold]"
 

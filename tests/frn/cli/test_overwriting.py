@@ -13,11 +13,11 @@ from PIL import Image
 from frn.cli.main import app
 from frn.cli.shell.help import OUTPUTS
 from frn.images.opening import open_image
-from frn.models.zoo import assets_folder
 from frn.system.files import is_ours
 from tests.commands import frn
+from tests.drawings import DRAWINGS
 
-MOTHS, QUERIES = assets_folder() / "samples" / "moths", assets_folder() / "samples" / "queries"
+MOTHS, QUERIES = DRAWINGS / "moths", DRAWINGS / "queries"
 PHOTO = QUERIES / "eyed footman 6.jpg"
 FILES: dict[tuple[str, str], tuple[str, list[object]]] = {
     ("classify", "--out"): ("x.jsonl", [MOTHS, PHOTO]),

@@ -13,11 +13,11 @@ from frn.cli.main import app
 from frn.data.folders import scan
 from frn.errors import FrnError
 from frn.estimator.few_shot import FewShotClassifier
-from frn.models.zoo import assets_folder
 from frn.projects.folder_tree import Broken
 from tests.commands import frn
+from tests.drawings import DRAWINGS
 
-MOTHS, QUERIES = assets_folder() / "samples" / "moths", assets_folder() / "samples" / "queries"
+MOTHS, QUERIES = DRAWINGS / "moths", DRAWINGS / "queries"
 PHOTO = QUERIES / "eyed footman 6.jpg"
 TOO_LONG = "a" * 300 + ".jpg"
 """No system allows such a name: every call with it fails, as for files in a folder without permission."""

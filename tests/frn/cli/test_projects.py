@@ -20,9 +20,10 @@ from typer.testing import Result
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model
-from frn.models.zoo import DEFAULT_MODEL, assets_folder
+from frn.models.zoo import DEFAULT_MODEL
 from tests import processes
 from tests.commands import frn
+from tests.drawings import DRAWINGS
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +189,7 @@ def test_corrupt_project_gives_a_one_line_error(moths: Path, tmp_path: Path) -> 
 
 @pytest.mark.parametrize(("model", "most"), [("conv4", 2), (DEFAULT_MODEL, 3)])
 def test_photos_of_other_objects_are_unknown(model: str, most: int, tmp_path: Path) -> None:
-    samples = assets_folder() / "samples"
+    samples = DRAWINGS
     noise = np.random.default_rng(0).integers(0, 256, (84, 84, 3), dtype=np.uint8)
     Image.fromarray(noise).save(tmp_path / "noise.png")
     (stranger,) = answers(frn("classify", samples / "moths", tmp_path / "noise.png", "--json", "--model", model))

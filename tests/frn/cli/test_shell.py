@@ -16,12 +16,12 @@ import typer
 from frn.cli.main import app
 from frn.cli.shell.help import OUTPUTS
 from frn.cli.shell.schemas import RESULTS, schema
-from frn.models.zoo import assets_folder
 from tests import processes
 from tests.commands import frn
+from tests.drawings import DRAWINGS
 from tests.frn.conftest import is_described
 
-MOTHS, QUERIES = assets_folder() / "samples" / "moths", assets_folder() / "samples" / "queries"
+MOTHS, QUERIES = DRAWINGS / "moths", DRAWINGS / "queries"
 PHOTO = QUERIES / "eyed footman 6.jpg"
 COMMAND_LINE = (Path(__file__).parents[3] / "docs" / "reference" / "command-line.md").read_text(encoding="utf-8")
 

@@ -12,9 +12,9 @@ from frn.cli.main import app
 from frn.cli.shell import console
 from frn.cli.shell.console import live_text, progress_bar
 from frn.inference.classifier import Classifier
-from frn.models.zoo import assets_folder
+from tests.drawings import DRAWINGS
 
-SAMPLES = assets_folder() / "samples"
+SAMPLES = DRAWINGS
 
 
 @pytest.fixture

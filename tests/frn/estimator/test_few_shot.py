@@ -14,10 +14,10 @@ from PIL import Image
 
 from frn import FewShotClassifier
 from frn.errors import FrnError, FrnWarning
-from frn.models.zoo import assets_folder
 from frn.projects.project import load_project
+from tests.drawings import DRAWINGS
 
-SAMPLES = assets_folder() / "samples"
+SAMPLES = DRAWINGS
 
 
 def sample_files(shots: int = 3) -> dict[str, list[str]]:

@@ -30,11 +30,12 @@ from frn.features.onnx_runtime import ForeignModel, OwnModel
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model, save_model
-from frn.models.zoo import assets_folder, shipped_extractors
+from frn.models.zoo import shipped_extractors
 from frn.projects.project import load_project, save_project
 from frn.projects.session import Support
+from tests.drawings import DRAWINGS
 
-MOTHS = sorted((assets_folder() / "samples" / "moths").iterdir())[:3]
+MOTHS = sorted((DRAWINGS / "moths").iterdir())[:3]
 
 
 def photos(classes: int = 3, shots: int = 4) -> tuple[Any, list[int]]:

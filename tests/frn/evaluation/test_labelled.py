@@ -20,13 +20,13 @@ from frn.evaluation.labelled import Answer, LabelledScore, score_labelled, wilso
 from frn.features.extractor import Embedded
 from frn.inference.classifier import Prediction
 from frn.inference.records import lines
-from frn.models.zoo import assets_folder
 from frn.projects.session import Support, build_state
 from frn.report.score_page import score_page
 from tests import processes
 from tests.commands import frn
+from tests.drawings import DRAWINGS
 
-SAMPLES = assets_folder() / "samples"
+SAMPLES = DRAWINGS
 
 
 def answer(truth: str, a: float, *, known: float = 0.9, name: str = "x.jpg") -> Answer:

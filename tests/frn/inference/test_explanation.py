@@ -19,8 +19,9 @@ from frn.inference.explanation import Box, Rebuilt, compare, contributions, expl
 from frn.projects.session import Support
 from frn.ridge.parameters import HeadParameters
 from frn.ridge.reconstruction import reconstruct
+from tests.drawings import DRAWINGS
 
-SAMPLES = Path("assets/samples").resolve()
+SAMPLES = DRAWINGS
 HEAD = HeadParameters(0.3, -0.2, 20.0)
 DRAWS = np.random.default_rng(0)
 PHOTOS = tuple(Support(Path(f"{i}.jpg"), str(i), 0, 0) for i in range(9))

@@ -12,8 +12,9 @@ from frn.inference.classifier import Classifier
 from frn.inference.explanation import contributions
 from frn.inference.lessons import advise, costs, worth
 from frn.ridge.parameters import HeadParameters
+from tests.drawings import DRAWINGS
 
-MOTHS = Path("assets/samples/moths").resolve()
+MOTHS = DRAWINGS / "moths"
 HEAD = HeadParameters(0.3, -0.2, 20.0)
 
 

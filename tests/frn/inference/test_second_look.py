@@ -15,12 +15,12 @@ from frn.evaluation.labelled import score_labelled
 from frn.features.extractor import Tta
 from frn.images.opening import open_image
 from frn.inference.classifier import Classifier, Prediction
-from frn.models.zoo import assets_folder
 from frn.projects.class_files import class_files
 from tests.commands import frn
+from tests.drawings import DRAWINGS
 
-MOTHS = assets_folder() / "samples" / "moths"
-QUERIES = sorted((assets_folder() / "samples" / "queries").iterdir())
+MOTHS = DRAWINGS / "moths"
+QUERIES = sorted((DRAWINGS / "queries").iterdir())
 
 
 def fitted(tta: Tta) -> FewShotClassifier:

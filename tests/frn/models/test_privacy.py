@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from frn.models.zoo import assets_folder
 from tests import processes
+from tests.drawings import DRAWINGS
 
 
 def run(home: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -18,7 +18,7 @@ def run(home: Path, *words: str, **environment: str) -> subprocess.CompletedProc
 
 
 def test_classification_writes_only_the_cache(tmp_path: Path) -> None:
-    samples = assets_folder() / "samples"
+    samples = DRAWINGS
     query = samples / "queries" / "eyed footman 6.jpg"
     answer = run(tmp_path, "-m", "frn", "classify", str(samples / "moths"), str(query), "--json")
     assert answer.returncode == 0, answer.stderr

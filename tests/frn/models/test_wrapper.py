@@ -29,7 +29,7 @@ from frn.heads import build_head
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model, save_model
-from frn.models.zoo import assets_folder
+from tests.drawings import DRAWINGS
 from tests.runtimes.environments import packages_in, place_of
 
 ROOT = Path(__file__).parents[3]
@@ -87,7 +87,7 @@ def test_documented_code_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     assert names["logits"].shape == (50, 5)
 
     monkeypatch.chdir(tmp_path)
-    photos = sorted((assets_folder() / "samples" / "moths").rglob("*.jpg"))
+    photos = sorted((DRAWINGS / "moths").rglob("*.jpg"))
     for name, photo in zip("abcdx", photos[::4], strict=False):
         (tmp_path / f"{name}.jpg").write_bytes(photo.read_bytes())
     exec(code_of(ROOT / "README.md", "partial_fit"), names)

@@ -14,12 +14,12 @@ import pytest
 from PIL import Image
 
 from frn.estimator.loading import load_classifier
-from frn.models.zoo import assets_folder
 from frn.report import photos_page
 from frn.report.page import policy, render
 from tests.commands import frn
+from tests.drawings import DRAWINGS
 
-SAMPLES = assets_folder() / "samples"
+SAMPLES = DRAWINGS
 EVIL = "<script>alert(1)</script> &\"'"
 
 

@@ -13,8 +13,8 @@ ONE_PROCESSOR = """
 import os
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 from frn import FewShotClassifier
-from frn.models.zoo import assets_folder
-moths = assets_folder() / "samples" / "moths"
+from tests.drawings import DRAWINGS
+moths = DRAWINGS / "moths"
 FewShotClassifier().fit({home.name: sorted(home.iterdir()) for home in moths.iterdir() if home.is_dir()})
 print(len(os.listdir("/proc/self/task")))
 import torch

@@ -18,12 +18,12 @@ from PIL import Image
 from frn.errors import FrnError
 from frn.estimator.few_shot import FewShotClassifier
 from frn.inference.results import ResultsFile
-from frn.models.zoo import assets_folder
 from frn.report.page import write_page
 from frn.system.file_sets import write_set
 from frn.system.files import write_atomically
 from frn.system.processes.locks import Lock
 from frn.training.runs.run import RunFolder
+from tests.drawings import DRAWINGS
 
 ROOT = Path(__file__).parents[3]
 GUARDS = {"frn/system/files.py", "frn/system/file_sets.py", "frn/system/processes/locks.py"}
@@ -87,7 +87,7 @@ DOORS: dict[str, Callable[[Path], object]] = {
 
 
 def fitted() -> FewShotClassifier:
-    samples = assets_folder() / "samples" / "moths"
+    samples = DRAWINGS / "moths"
     return FewShotClassifier("conv4").fit({folder.name: [next(folder.iterdir())] for folder in samples.iterdir()})
 
 

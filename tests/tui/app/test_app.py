@@ -10,18 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from frn_tui.app import FrnApp
+from frn_tui.app import FIRST_SAMPLE, FrnApp
 from frn_tui.dialogs.dialogs import AskText, Choose
 from frn_tui.dialogs.picker import Picker
 from frn_tui.panes.review import Review
 
 from frn.models.zoo import DEFAULT_MODEL, assets_folder
 from tests.commands import frn
+from tests.drawings import DRAWINGS
 
 if TYPE_CHECKING:
     from tests.tui.conftest import Driver
 
-SAMPLES = assets_folder() / "samples"
+SAMPLES = DRAWINGS
 Lines = Callable[[Any], list[str]]
 
 pytestmark = pytest.mark.usefixtures("private_state")
@@ -75,15 +76,25 @@ def _alive(pid: int) -> bool:
 async def test_app_opens_the_samples_and_shows_an_answer(lines: Lines, drive_real: DriveReal) -> None:
     driver = await drive_real()
     app, query = driver.app, driver.app.controller.query
-    await driver.until(lambda: len(query.answers) == 18 and "maps" in query.answers[0])
+    count = len(list((assets_folder() / "samples" / "queries").iterdir()))
+    await driver.until(lambda: len(query.answers) == count and "maps" in query.answers[0], seconds=60)
     await driver.idle()
-    assert len(driver.counts) == 6
+    assert len(driver.counts) == 8
     assert app.controller.session.is_saved  # samples need not be saved
     screen = "\n".join(lines(app))
-    for words in ("eyed footman", "known, unknown below", "1/18", "▀▀▀▀", DEFAULT_MODEL, "30 photos"):
+    name = Path(FIRST_SAMPLE).stem[:-2]
+    for words in (
+        name,
+        "known, unknown below",
+        f"1/{count}",
+        "▀▀▀▀",
+        DEFAULT_MODEL,
+        "8 classes · 40 photos",
+        "? fits none",
+    ):
         assert words in screen
     await driver.keys("full_stop")
-    assert "2/18" in "\n".join(lines(app))
+    assert f"2/{count}" in "\n".join(lines(app))
 
 
 async def test_folder_is_enrolled_corrected_saved_and_exported(

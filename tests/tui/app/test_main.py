@@ -57,7 +57,7 @@ def test_app_ends_when_its_terminal_disappears_without_a_signal(private_state: P
     with processes.started([sys.executable, "-m", "frn_tui.main"], stdin=slave, stdout=slave, stderr=slave) as app:
         os.close(slave)
         seen = b""
-        while b"footman" not in seen:
+        while b"nautilus" not in seen:
             assert select.select([master], [], [], processes.SECONDS)[0], seen
             seen += os.read(master, 65536)
         os.close(master)

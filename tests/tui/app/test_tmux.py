@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from frn.models.zoo import assets_folder
+from tests.drawings import DRAWINGS
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
 
-SAMPLES = assets_folder() / "samples"
-TIMEOUT = 20.0
+SAMPLES = DRAWINGS
+TIMEOUT = 40.0
 START = [sys.executable, "-c", "from frn_tui.main import run; run()"]
 CRASHING = """
 from frn_tui import app, main
@@ -193,7 +193,7 @@ def test_a_session_classifies_corrects_saves_and_quits(terminal: Terminal, photo
     terminal.keys("p")
     terminal.shows("Classify photos or a folder")
     terminal.paste(str(SAMPLES / "queries" / "banded footman 6.jpg"))
-    terminal.shows("/assets/samples/")
+    terminal.shows("/drawn/queries/")
     terminal.keys("Enter")
     terminal.shows("Query · banded footman 6.jpg", "unknown below")
     terminal.keys("1")

@@ -76,7 +76,7 @@ class PhotosPane(Pane):
         self.set_class(self.opens, "-opens")
         if self.opens:
             self.piles.show(self.controller)
-            self.border_title = Text("Sorted from five examples each; ? fits none")
+            self.border_title = Text("Sorted photos; ? fits none")
             return
         if self.controller.session is not self._session:
             self._session, self.wanted_name = self.controller.session, ""
