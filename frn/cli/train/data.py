@@ -33,7 +33,6 @@ def prepare(
     ] = False,
     val: ClassShare = None,
     test: ClassShare = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="folder: random seed of the split.", show_default="0")] = None,
 ) -> None:
     """Prepare a data set: train/, val/ and test/ with one folder per class.
 
@@ -41,7 +40,7 @@ def prepare(
     tiered-imagenet-224, cifar-fs, or folder (your own photos).
 
     Splits: tang, chen or all for cub. If your own folder has subfolders with names such as train and val, they
-    become the splits. --val, --test and --seed draw a random class split instead.
+    become the splits. --val and --test draw a random class split instead.
 
     The command compares checksums and counts with the published ones and never changes the source. It uses the
     network only with --download (aircraft, cifar-fs). Repeat an interrupted command to continue.
@@ -58,7 +57,7 @@ def prepare(
             split=split,
             unofficial=unofficial,
             download=download,
-            sampled=SampledSplit(val, test, seed),
+            sampled=SampledSplit(val, test),
             progress=progress,
         )
     for part, (classes, images) in counts.items():

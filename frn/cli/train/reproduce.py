@@ -31,7 +31,6 @@ def reproduce(
     ] = None,
     precision: Annotated[options.PrecisionName, typer.Option(help="Number format of new training runs.")] = "fp32",
     threads: options.Threads = None,
-    device: options.Device = "auto",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the remaining commands without running them.")
     ] = False,
@@ -61,8 +60,7 @@ def reproduce(
     chosen = find_table(table)
     rows = choose_rows(chosen, row or [])
     folders = _folders(data or [], sorted(set().union(*(row.data_sets for row in rows))))
-    hardware = {"--threads": threads, "--device": None if device == "auto" else device}
-    words = tuple(word for option, value in hardware.items() if value for word in (option, str(value)))
+    words = ("--threads", str(threads)) if threads else ()
     locations = Locations(runs=runs or out / "runs", data=folders, options=words, precision=precision)
     written = {ending: out / f"{chosen.name}.{ending}" for ending in ("md", "json")}
     for path in written.values() if read(written["json"]) is None and not dry_run else ():

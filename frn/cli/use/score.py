@@ -25,7 +25,6 @@ def score(
     model: options.ClassifierModel = None,
     level: options.Level = None,
     threshold: options.Threshold = None,
-    false_rejections: options.FalseRejections = 0.05,
     out: options.Answers = None,
     report: Annotated[Path | None, typer.Option("--report", help="Also write a page with the results (.html).")] = None,
     replace: options.Replace = False,
@@ -53,9 +52,7 @@ def score(
 
     from frn.evaluation.labelled import score_labelled
 
-    classifier = open_classes(
-        classes, model, device, tta, level=level, find=find, threshold=threshold, false_rejections=false_rejections
-    )
+    classifier = open_classes(classes, model, device, tta, level=level, find=find, threshold=threshold)
     with console.progress_bar("photos") as progress:
         result = score_labelled(classifier, photos.with_others, transductive=transductive, progress=progress)
     console.report_skipped([*(error for _, error in result.broken), *photos.skipped])

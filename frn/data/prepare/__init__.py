@@ -127,7 +127,7 @@ def _checksum(fields: dict[str, Any]) -> int:
 def _find(name: str, split: str | None, sampled: SampledSplit) -> tuple[Benchmark, dict[str, object]]:
     if name == "folder":
         if split is not None:
-            raise FrnError("your own folder has no named splits: use --val, --test and --seed")
+            raise FrnError("your own folder has no named splits: use --val and --test")
         from_folder = Benchmark(plan=lambda opened, _: plan_own(opened, sampled), archives=r".*\.zip")
         return from_folder, asdict(sampled)
     if name not in BENCHMARKS:
@@ -136,7 +136,7 @@ def _find(name: str, split: str | None, sampled: SampledSplit) -> tuple[Benchmar
         hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else f"There are: {', '.join(names)}."
         raise FrnError(f"unknown data set {name!r}. {hint}")
     if sampled != SampledSplit():
-        raise FrnError(f"--val, --test and --seed are for your own folder; {name} has a published split")
+        raise FrnError(f"--val and --test are for your own folder; {name} has a published split")
     benchmark = BENCHMARKS[name]
     split = split or benchmark.splits[0]
     if split not in benchmark.splits:

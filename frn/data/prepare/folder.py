@@ -58,7 +58,7 @@ def plan_own(sources: Sources, split: SampledSplit) -> Plan:
     else:
         sampled = _draw({image.parts[-2] for image in images}, split)
         parts = [sampled[image.parts[-2]] for image in images]
-        by = "at random: --val {:g} --test {:g} --seed {}".format(*split.shares, split.seed or 0)
+        by = "at random: --val {:g} --test {:g}, seed {}".format(*split.shares, split.seed or 0)
     named_in: dict[str, set[str]] = {}
     for part, image in zip(parts, images, strict=True):
         named_in.setdefault(str(part), set()).add(image.parts[-2])

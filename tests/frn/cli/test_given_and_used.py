@@ -52,7 +52,7 @@ def test_every_parameter_is_read_by_its_command(name: str) -> None:
         ("classify CLASSES PHOTO --replace", "--replace only applies to --out, --report and --crops"),
         ("score CLASSES CLASSES --replace", "--replace only applies to --out and --report"),
         ("classify MOTHS PHOTO --threshold 0.3 --false-rejections 0.1", "--threshold sets the threshold"),
-        ("data prepare cub-raw --source . --out x --seed 3", "--seed are for your own folder"),
+        ("data prepare cub-raw --source . --out x --val 0.3", "--val and --test are for your own folder"),
         ("export --out x --examples", "--examples only applies to --web"),
         ("export --out x --threshold 0.3", "--threshold"),
         ("export --out x --calibrate y", "--calibrate is for --precision int8"),
