@@ -3,10 +3,11 @@
     git clone https://github.com/Tsingularity/FRN
     python assets/benchmarks/faithful.py --frn FRN
 
-`--tdm` takes a clone of leesb7426/CVPR2022-Task-Discrepancy-Maximization-for-Fine-grained-Few-Shot-Classification.
+`--tdm` takes a clone of leesb7426/CVPR2022-Task-Discrepancy-Maximization-for-Fine-grained-Few-Shot-Classification, and
+`--bifrn` one of PRIS-CV/Bi-FRN. The folders' code is run. All other heads are compared with the truth only.
 
-The folders' code is run. The truth needs no inverse: singular values give the projection, and its derivative is written
-out. Shape letters are those of `frn.ridge.reconstruction`.
+The truth is the head in float64 with every system solved by singular values, without an inverse; the derivatives are
+written out. Shape letters are those of `frn.ridge.reconstruction`.
 """
 
 import copy
@@ -26,14 +27,20 @@ from torch import Tensor
 
 from frn.cli.shell.console import print_table, user_errors
 from frn.errors import FrnError
+from frn.heads import HEADS, build_head, networks_for
+from frn.heads.bifrn import BiFRNHead
 from frn.heads.frn import FRNHead
 from frn.heads.head import Head
 from frn.heads.tdm import TDMFRNHead
+from frn.heads.vectors.classical import CLASSICAL
 
 Errors = Callable[[Tensor, Tensor], Tensor]
 LAYERS = {"within": "prt_self", "between": "prt_other", "query": "qry_self", "wide": "linear1", "norm": "bn1"}
 LAYERS |= {"narrow": "linear2"}
 """Names of TDM's layers in its authors' code."""
+BIFRN = {"before_attention": "pre_norm", "attention": "self_attn.qkv", "attended": "self_attn.proj"}
+BIFRN |= {"after_attention": "norm1", "inner": "linear1", "outer": "linear2"}
+"""Names of the layers of Bi-FRN's self-reconstruction in its authors' code."""
 
 
 class _Projection(torch.autograd.Function):
@@ -147,6 +154,32 @@ def official(folder: Path, head: FRNHead | TDMFRNHead) -> Errors:
     return logits
 
 
+def official_bifrn(folder: Path, head: BiFRNHead) -> Errors:
+    """Return the logits of the official code of Bi-FRN in a folder, with the parameters of our head."""
+    dtype, d = head.gamma.dtype, head.projections.in_features
+    with modules_of(folder) as load:
+        itself = load("models.backbones.FSRM").FSRM(num_heads=1, embedding_dim=d, attention_dropout=0.0)
+        mutual = load("models.backbones.FMRM").FMRM(hidden_size=d, inner_size=d)
+    state = {}
+    for name, value in head.itself.state_dict().items():
+        layer, _, kind = name.rpartition(".")
+        state[f"transformer.{'norm' if layer == 'last' else f'blocks.0.{BIFRN[layer]}'}.{kind}"] = value
+    itself.load_state_dict(state, strict=False)  # without the positions, which are fixed
+    mutual.load_state_dict({"to_qkv.0.weight": head.projections.weight})
+    itself, mutual = itself.to(dtype).eval(), mutual.to(dtype).eval()
+
+    def logits(support: Tensor, query: Tensor) -> Tensor:
+        way, shot, r, _ = support.shape
+        maps = torch.cat([support.flatten(0, 1), query]).mT.unflatten(2, (5, 5))
+        maps = itself(maps.contiguous()).mT.unflatten(2, (5, 5))
+        pool = maps[: way * shot].unflatten(0, (way, shot)).permute(0, 2, 1, 3, 4).contiguous()
+        back, forth = mutual(pool, maps[way * shot :])
+        errors: Tensor = head.gamma * (head.weight_back * back + head.weight_forth * forth) / (r * d)
+        return errors
+
+    return logits
+
+
 def differences(compared: Errors, head: Head, support: Tensor, query: Tensor) -> list[float]:
     """Return the relative differences from the truth of logits, and of gradients for query and support."""
     weight = torch.randn(len(query), len(support), generator=torch.Generator().manual_seed(1), dtype=torch.float64)
@@ -171,26 +204,31 @@ def episode(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 def main(
     frn: Annotated[Path | None, typer.Option(help="Clone of Tsingularity/FRN.")] = None,
     tdm: Annotated[Path | None, typer.Option(help="Clone of the official code of TDM.")] = None,
+    bifrn: Annotated[Path | None, typer.Option(help="Clone of PRIS-CV/Bi-FRN.")] = None,
 ) -> None:
     """Print a table of relative differences from the truth, ours and theirs."""
-    torch.manual_seed(0)
+    folders = {"frn": frn, "frn-tdm": tdm, "bifrn": bifrn}
     rows = []
-    for name, head, folder in (("FRN", FRNHead(), frn), ("TDM over FRN", TDMFRNHead(64).eval(), tdm)):
-        for alpha in (0.0, -9.0):
-            inner = head.frn if isinstance(head, TDMFRNHead) else head
-            inner.alpha.data.fill_(alpha)
-            inner.beta.data.fill_(0.1)
+    for name in (*folders, *sorted(HEADS.keys() - folders.keys() - CLASSICAL.keys() - {"deepemd"})):
+        torch.manual_seed(0)
+        head, folder = build_head(name, 64 * networks_for(name)).eval(), folders.get(name)
+        for alpha in (0.0, -9.0) if name in ("frn", "frn-tdm") else (0.0,):
+            for part in (head, getattr(head, "frn", None)):
+                if isinstance(part, FRNHead):
+                    part.alpha.data.fill_(alpha)
+                    part.beta.data.fill_(0.1)
             for dtype in (torch.float64, torch.float32):
                 typed = copy.deepcopy(head).to(dtype)
                 codes: dict[str, Errors] = {"frn": typed}
                 if folder is not None:
                     words = ["git", "-C", str(folder), "rev-parse", "--short", "HEAD"]
                     commit = subprocess.run(words, check=False, capture_output=True, text=True).stdout.strip()
-                    codes[f"authors, {commit or 'unknown commit'}"] = official(folder.absolute(), typed)
+                    of = official_bifrn if isinstance(typed, BiFRNHead) else official
+                    codes[f"authors, {commit or 'unknown commit'}"] = of(folder.absolute(), typed)  # type: ignore[operator]
                 torch.set_default_dtype(dtype)  # the authors make lambda I in the default type
                 for code, logits in codes.items():
-                    errors = differences(logits, head, *episode(dtype))
-                    shown = (f"{value:.1e}" for value in errors)
+                    maps = [torch.cat([m] * networks_for(name), -1) for m in episode(dtype)]
+                    shown = (f"{value:.1e}" for value in differences(logits, head, maps[0], maps[1]))
                     rows.append((name, f"{alpha:g}", str(dtype)[6:], code, *shown))
                 torch.set_default_dtype(torch.float32)
     print_table(("head", "alpha", "type", "code", "logits", "query gradient", "support gradient"), rows)

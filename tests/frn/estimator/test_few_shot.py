@@ -142,7 +142,7 @@ def test_mistakes_are_reported(fitted: FewShotClassifier, tmp_path: Path) -> Non
             lambda: FewShotClassifier(device=other).fit({"a": [path]}),
             "device must be one of auto, cpu, cuda, not 'cuda:0'",
         ),
-        (lambda: FewShotClassifier(tta=other).fit({"a": [path]}), "tta must be one of none, hflip, views, not"),
+        (lambda: FewShotClassifier(tta=other).fit({"a": [path]}), "tta must be one of none, hflip, views, auto, not"),
         (lambda: FewShotClassifier(threshold=3), "between 0 and 1"),
     ]
     for call, reason in refused:
