@@ -129,8 +129,11 @@ def modules_of(folder: Path) -> Iterator[Callable[[str], Any]]:
             del sys.modules[name]
 
 
-def official(folder: Path, head: FRNHead | TDMFRNHead) -> Errors:
+def official(folder: Path, head: Head) -> Errors:
     """Return the logits of the official code in a folder, with the parameters of our head."""
+    if isinstance(head, BiFRNHead):
+        return official_bifrn(folder, head)
+    assert isinstance(head, FRNHead | TDMFRNHead)  # `main` has no other
     args = SimpleNamespace(TDM=True, resnet=False, model="FRN", noise=False)
     with modules_of(folder) as load:
         model = load("models.FRN").FRN
@@ -223,8 +226,7 @@ def main(
                 if folder is not None:
                     words = ["git", "-C", str(folder), "rev-parse", "--short", "HEAD"]
                     commit = subprocess.run(words, check=False, capture_output=True, text=True).stdout.strip()
-                    of = official_bifrn if isinstance(typed, BiFRNHead) else official
-                    codes[f"authors, {commit or 'unknown commit'}"] = of(folder.absolute(), typed)  # type: ignore[operator]
+                    codes[f"authors, {commit or 'unknown commit'}"] = official(folder.absolute(), typed)
                 torch.set_default_dtype(dtype)  # the authors make lambda I in the default type
                 for code, logits in codes.items():
                     maps = [torch.cat([m] * networks_for(name), -1) for m in episode(dtype)]

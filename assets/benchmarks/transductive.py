@@ -7,17 +7,19 @@ many queries. In the second, these numbers follow a Dirichlet distribution (2, V
 third, 30 more queries come from five unknown classes, so no answer is right for them. Columns:
 
     alone       as in `frn classify`, top-1 in percent
-    together    with `--transductive`, and the gain in points with the 95% interval of the paired difference
-    others      the methods in `transduction/`, on means of the maps
+    together    with `--transductive`; in brackets, the gain in points with the 95% interval of the paired difference
+    others      the methods in `transduction/`, on means of the maps; in brackets, the same difference from alone
     ece         expected calibration error, alone and together
     ms          median milliseconds of one episode on one core, of `--transductive` and of each other method
+
+If there are several data sets, the row `all` has the episodes of all of them.
 """
 
 import math
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -26,6 +28,7 @@ from transduction import Floats, alpha_tim, bd_cspn, em_dirichlet, laplacian_sho
 from tune import calibration_error, features
 
 from frn.estimator.loading import load_extractor
+from frn.evaluation.accuracy import summarise
 from frn.ridge.enrolment import ClassScorer, enroll
 from frn.ridge.parameters import probabilities
 from frn.ridge.tuning import Prior, tune_by_leave_one_out
@@ -66,11 +69,15 @@ def pooled(pools: list[Floats], queries: Floats) -> tuple[Floats, Floats]:
     return unit(supports - centre), unit(means - centre)
 
 
-def measure(classes: list[Floats], prior: Prior, shot: int, kind: str, episodes: int) -> dict[str, float]:
-    """Return the results for one data set, in percent and seconds."""
-    right: dict[str, list[float]] = {name: [] for name in ("alone", "together", *METHODS)}
-    sure: dict[str, list[dict[str, object]]] = {"alone": [], "together": []}
-    seconds: dict[str, list[float]] = {name: [] for name in ("together", *METHODS)}
+Rows = dict[str, list[Any]]
+"""What was measured in each episode, by method."""
+
+
+def measure(classes: list[Floats], prior: Prior, shot: int, kind: str, episodes: int) -> tuple[Rows, Rows, Rows]:
+    """Return the accuracy of each episode, all probabilities alone and together, and the processor time, in seconds."""
+    right: Rows = {name: [] for name in ("alone", "together", *METHODS)}
+    sure: Rows = {"alone": [], "together": []}
+    seconds: Rows = {name: [] for name in ("together", *METHODS)}
     for seed in range(episodes):
         pools, queries, labels = draw(classes, shot, kind, seed)
         head, known = tune_by_leave_one_out(pools, prior), labels >= 0
@@ -78,8 +85,8 @@ def measure(classes: list[Floats], prior: Prior, shot: int, kind: str, episodes:
         began = time.process_time()
         refined, gamma = refine(errors, pools, queries, head)
         seconds["together"].append(time.process_time() - began)
-        for name, scores, temperature in (("alone", errors, head.gamma), ("together", refined, gamma)):
-            shares = probabilities(scores, temperature)[known]
+        for name, found, temperature in (("alone", errors, head.gamma), ("together", refined, gamma)):
+            shares = probabilities(found, temperature)[known]
             hits = shares.argmax(1) == labels[known]
             right[name].append(hits.mean())
             sure[name].append({"sure": shares.max(1).tolist(), "right": hits.tolist()})
@@ -88,14 +95,18 @@ def measure(classes: list[Floats], prior: Prior, shot: int, kind: str, episodes:
             answers = method(*pooled(pools, queries)).argmax(1)
             seconds[name].append(time.process_time() - began)
             right[name].append((answers == labels)[known].mean())
-    gains = np.subtract(right["together"], right["alone"])
-    return {
-        **{name: 100 * float(np.mean(values)) for name, values in right.items()},
-        "gain": 100 * float(gains.mean()),
-        "ci95": 196 * float(gains.std() / np.sqrt(len(gains))),
-        **{f"ece {name}": 100 * calibration_error(rows) for name, rows in sure.items()},
-        **{f"ms {name}": 1000 * float(np.median(values)) for name, values in seconds.items()},
-    }
+    return right, sure, seconds
+
+
+def cells(right: Rows, sure: Rows, seconds: Rows) -> str:
+    """Return the cells of a row."""
+    row = [f"{100 * np.mean(right['alone']):.1f}"]
+    for name in ("together", *METHODS):
+        gain = summarise(np.subtract(right[name], right["alone"]))
+        row.append(f"{100 * np.mean(right[name]):.1f} ({gain.mean:+.1f} ± {gain.ci95:.1f})")
+    row.append(" → ".join(f"{100 * calibration_error(rows):.1f}" for rows in sure.values()))
+    row.append(" / ".join(f"{1000 * np.median(values):.0f}" for values in seconds.values()))
+    return " | ".join(row)
 
 
 def fewer_channels(classes: list[Floats], channels: int, prior: Prior) -> tuple[list[Floats], Prior]:
@@ -121,16 +132,18 @@ def main(
     print("| data | shots | queries | " + " | ".join(names) + " |\n" + "|---" * (3 + len(names)) + "|")
     for shot in (1, 5):
         for kind in KINDS:
+            together: tuple[Rows, Rows, Rows] = ({}, {}, {})
             for name, classes in sets.items():
                 maps, prior = classes, extractor.prior
                 if channels:
                     maps, prior = fewer_channels(classes, channels, prior)
-                row = measure(maps, prior, shot, kind, episodes)
-                cells = [f"{row['together']:.1f} ({row['gain']:+.1f} ± {row['ci95']:.1f})"]
-                cells += [f"{row[method]:.1f}" for method in METHODS]
-                cells.append(f"{row['ece alone']:.1f} → {row['ece together']:.1f}")
-                cells.append(" / ".join(f"{row[f'ms {method}']:.0f}" for method in ("together", *METHODS)))
-                print(f"| {name} | {shot} | {kind} | {row['alone']:.1f} | " + " | ".join(cells) + " |", flush=True)
+                parts = measure(maps, prior, shot, kind, episodes)
+                for every, part in zip(together, parts, strict=True):
+                    for method, values in part.items():
+                        every.setdefault(method, []).extend(values)
+                print(f"| {name} | {shot} | {kind} | {cells(*parts)} |", flush=True)
+            if len(sets) > 1:
+                print(f"| all | {shot} | {kind} | {cells(*together)} |", flush=True)
 
 
 if __name__ == "__main__":
