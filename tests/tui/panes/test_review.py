@@ -390,9 +390,9 @@ async def test_every_answer_shows_its_rival_class_and_nearest_example(driver: Dr
     await opened(driver)
     await driver.keys("l")
     text = "\n".join(lines(driver.app))
-    assert "jay-10.jpg: jay 0.90, 45% known · rival owl 0.10 · nearest example jay/jay-0.jpg" in text
+    assert "jay-10.jpg: jay 0.90, 45% known · rival owl 0.10 · mostly from jay/jay-0.jpg" in text
     await driver.keys("enter", "enter")
-    assert "rival owl 0.10   nearest jay-0.jpg" in "\n".join(lines(driver.app))
+    assert "rival owl 0.10   from jay-0.jpg" in "\n".join(lines(driver.app))
 
 
 async def test_more_photos_can_be_classified_from_the_review(driver: Driver) -> None:
@@ -578,7 +578,7 @@ async def test_table_shows_an_image_in_each_row_and_is_sorted_by_its_columns(dri
     for _ in range(8):
         await driver.keys("s")
         seen |= {word for word in lines(driver.app)[1].split() if word.endswith("▾")}
-    assert seen == {"fil▾", "answ▾", "prob▾", "know▾", "lea▾", "riva▾", "near▾"}
+    assert seen == {"fil▾", "answ▾", "prob▾", "know▾", "lea▾", "riva▾", "most▾"}
     assert review.gallery.view == "list"
     for head, mark in (("known", "know▾"), ("rival", "riva▾"), ("file", "fil▾")):  # a click does the same
         await driver.pilot.click("#review-columns", offset=(lines(driver.app)[1].index(head) + 1, 0))

@@ -162,7 +162,7 @@ ORDERS: dict[str, Callable[[Reviewed], object] | None] = {
     "least known first": lambda item: item.answer.get("known", -1.0),
     "by class": lambda item: item.said.casefold(),
     "least probable first": lambda item: item.score["probability"] if item.score else -1.0,
-    "by nearest example": lambda item: item.answer.get("nearest", ""),
+    "by main example": lambda item: item.answer.get("nearest", ""),
     "by rival": lambda item: [score["id"] for score in item.answer.get("scores", [])[1:2]],
     "by file": lambda item: natural_order(item.path),
 }

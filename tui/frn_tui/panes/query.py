@@ -49,7 +49,7 @@ class QueryPane(Judging, Arranging, Pane):
         super().__init__(context, id="query-pane")
         self.picture, self.bars = PicturePane(context), Bars(id="bars")
         self.place = Static(id="answers")
-        """The rival class, the nearest example, and the position among the answers."""
+        """The rival class, the main example, and the position among the answers."""
         self.threshold = Threshold(context)
         self.services: list[object] = []
         self.review_view = "grid"
@@ -87,13 +87,13 @@ class QueryPane(Judging, Arranging, Pane):
         query, names = self.controller.query, self.controller.names
         lines = Text(no_wrap=True, overflow="ellipsis")
         if answer is not None and "scores" in answer:
-            room = max((self.place.size.width or 44) - len("rival    nearest "), 8)
+            room = max((self.place.size.width or 44) - len("rival    from "), 8)
             other = rival(answer, names)
             _, near = self.controller.session.state.holders().get(answer.get("nearest", ""), (None, None))
             label = self.controller.label_of(answer)
             parts = [f"your label {display_name(label, room // 2)}"] if label else []
             parts += [f"rival {display_name(other, room - room // 2)}"] if other else []
-            parts += [f"nearest {display_name(near.path.name, room // 2)}"] if near else []
+            parts += [f"from {display_name(near.path.name, room // 2)}"] if near else []
             lines.append("   ".join(parts))
         if answer is not None and len(query.answers) > 1:
             self.controller.reviewed()

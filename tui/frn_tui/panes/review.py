@@ -25,7 +25,7 @@ from frn_tui.widgets.bars import Histogram
 from frn_tui.widgets.gallery import Gallery, GalleryItem, Mark
 from frn_tui.widgets.jobs import JobLine
 
-COLUMNS = ("answer", "prob.", "known", "lead", "rival", "nearest example")
+COLUMNS = ("answer", "prob.", "known", "lead", "rival", "mostly from")
 ORDERED_BY = {
     "by file": "file",
     "by class": "answer",
@@ -33,11 +33,11 @@ ORDERED_BY = {
     "least known first": "known",
     "least certain first": "lead",
     "by rival": "rival",
-    "by nearest example": "nearest example",
+    "by main example": "mostly from",
 }
 """Column of the table that each order sorts."""
 WIDE = 100
-"""Width in cells from which the table shows the nearest example."""
+"""Width in cells from which the table shows the main example."""
 FOOTER = "help right none-of-these move next-outlier sort filter view remove undo export"
 TALL = 30
 """Rows from which on the histogram is shown."""
@@ -83,7 +83,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
     """Screen of all results; returns the path of the photo to show."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "show", "Enlarge with error map and nearest example, then show in the workspace"),
+        Binding("enter", "show", "Enlarge with error map and main example, then show in the workspace"),
         Binding("j,down,right,l", "step(1)", "Next photo"),
         Binding("k,up,left,h", "step(-1)", "Previous photo"),
     ]
@@ -98,7 +98,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         self.gallery.view = view  # type: ignore[assignment]
         self.gallery.thumbnails = True
         self._widths, self._room = [0, 0, 0], 20
-        """Widest answer, rival and nearest example, and the room beside the names, in cells."""
+        """Widest answer, rival and main example, and the room beside the names, in cells."""
         self.large = LargeView(self.context)
         self.histogram = Histogram(id="histogram")
         self.jobs = JobLine(id="review-jobs")
@@ -358,7 +358,7 @@ def fit(widths: Sequence[int], room: int) -> list[int]:
 
 
 def described(item: Reviewed, names: dict[int, str]) -> str:
-    """Return a result in one line: prediction, rival, nearest example, label and first prediction."""
+    """Return a result in one line: prediction, rival, main example, label and first prediction."""
     best = best_score(item.answer)
     name = display_name(item.path.rpartition("/")[2], 30)
     if best is None:
@@ -371,7 +371,7 @@ def described(item: Reviewed, names: dict[int, str]) -> str:
     if other := rival(item.answer, names):
         parts.append(f"rival {display_name(other, 24)}")
     if near := item.nearest:
-        parts.append(f"nearest example {display_name('/'.join(near.path.parts[-2:]), 24)}")
+        parts.append(f"mostly from {display_name('/'.join(near.path.parts[-2:]), 24)}")
     if item.label is not None:
         parts.append(f"your label {display_name(item.label, 24)}")
     return " · ".join(parts)

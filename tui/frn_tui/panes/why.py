@@ -81,7 +81,9 @@ class WhyScreen(Dialog[str]):
         """Frame the cell under the cursor, and the example parts that it was rebuilt from."""
         h, w = self.why["grid"]
         at = self.y * w + self.x
-        frames = [Mark(part["box"], str(number), "faint") for number, part in enumerate(self.why["parts"], 1)]
+        frames = [
+            Mark(part["box"], str(number), "faint", is_whole=False) for number, part in enumerate(self.why["parts"], 1)
+        ]
         self.photo.mark([*frames, Mark((self.x / w, self.y / h, 1 / w, 1 / h))])
         sources = {source["path"]: source for source in self.rebuilt["sources"][at]}
         first = next(iter(sources), "")
@@ -90,10 +92,10 @@ class WhyScreen(Dialog[str]):
         ):
             source = sources.get(path)
             kind = "mark" if path == first else "faint"
-            preview.mark([Mark(source["box"], percent(source["share"]), kind)] if source else [])  # type: ignore[arg-type]
-            share = f"{percent(source['share'])} " if source else ""
+            share = percent(source["share"]) if source else ""
+            preview.mark([Mark(source["box"], share, kind, is_whole=False)] if source else [])  # type: ignore[arg-type]
             name = display_name(path.rpartition("/")[2], 24)
-            title.update(Text(f"{share}{name}", style="bold" if path and path == first else ""))
+            title.update(Text(f"{share} {name}".lstrip(), style="bold" if path and path == first else ""))
         name = display_name(self.names.get(self.rebuilt["id"], "?"), 40)
         explained = percent(self.rebuilt["explained"][at])
         text = f"this cell decides {percent(self.why['shares'][at], 1)}; {name} explains {explained} of it, from:"

@@ -48,6 +48,8 @@ class Mark:
     """Left, top, width and height in fractions of the network's crop, or in pixels of the photo."""
     text: str = ""
     kind: Literal["mark", "faint"] = "mark"
+    is_whole: bool = True
+    """Whether all of the frame is drawn; its corners alone change fewer cells, each up to 38 bytes."""
     in_pixels: bool = False
 
 
@@ -211,12 +213,12 @@ class Preview(Widget, can_focus=True):
         if left == right or not top <= row <= bottom:
             return strip
         is_edge, width = row in (top, bottom), right - left - 1
-        if mark.kind == "faint" and not is_edge:  # only the corners: fewer cells change
+        if not (mark.is_whole or is_edge):
             return strip
         line = f"+{mark.text * (row == top):─<{width}.{width}}+" if is_edge else ""
         ends = (
             (line[: len(mark.text) * (row == top) + 2], line[-2:])
-            if mark.kind == "faint"
+            if not mark.is_whole
             else (line, "")
             if line
             else ("│", "│")
