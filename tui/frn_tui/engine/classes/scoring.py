@@ -40,8 +40,8 @@ def query(classes: EnrolledClasses, request: AskClasses, job: Job) -> None:
     classifier = classes.current
     read = classes.read(job, paths)
     done, jointly = 0, request.jointly and len(paths) > 1
-    # Queries scored at a time
-    while batch := list(islice(read, None if jointly else 16)):
+    at_once = 1 if classifier.state.search != "none" else 16  # a search takes longer than to score
+    while batch := list(islice(read, None if jointly else at_once)):
         found = [outcome for _, outcome in batch if not isinstance(outcome, FrnError)]
         answers = iter(_answers(classes, classifier, found, with_maps=len(paths) == 1, jointly=jointly))
         for name, outcome in batch:

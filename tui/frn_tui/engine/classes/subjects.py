@@ -2,7 +2,6 @@
 
 import hashlib
 import time
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -153,19 +152,14 @@ class Subjects:
 
     def read(self, classifier: Classifier, job: Job, names: Iterable[str]) -> Iterator[tuple[str, Embedded | FrnError]]:
         """Yield the feature maps of the subject of each photo, and its box."""
-        searched: deque[tuple[str, str]] = deque()
-
-        def subjects() -> Iterator[str]:
+        with self.finder.serving(job):
             for name in names:
                 (key,) = classifier.extractor.keys([Path(name)], self._models.store)
-                searched.append((name, "" if isinstance(key, FrnError) else key))
-                yield str(classifier.subject(Path(name), searched[-1][1]))
-
-        with self.finder.serving(job):
-            for where, outcome in self._models.read(job, subjects()):
-                name, key = searched.popleft()
-                box = split_box(where)[1]
-                yield name, outcome if isinstance(outcome, FrnError) else replace(outcome, box=box, whole=key)
+                whole = None if isinstance(key, FrnError) else key
+                where = classifier.subject(Path(name), whole)
+                ((_, outcome),) = self._models.read(job, [str(where)])  # at once: a search takes much longer
+                found = split_box(where)[1]
+                yield name, outcome if isinstance(outcome, FrnError) else replace(outcome, box=found, whole=whole)
 
 
 def unboxed(state: State) -> int:
