@@ -199,13 +199,17 @@ class Classifier:
         return self._finder
 
     def remember_photos(self, state: State) -> State:
-        """Remember the whole photo of each example if subjects are searched for; return the state with their hash."""
+        """Remember the whole photo of each example if subjects are searched for; return the state with their hash.
+
+        Photos of no class that have a box keep it as well.
+        """
         if state.search == "none":
             return replace(state, whole_photos="")
         paths = [support.path for entry in state.classes for support in entry.supports]
-        keys = self.extractor.keys([split_box(path)[0] for path in paths], self.store)
-        self._boxes = {key: path for key, path in zip(keys, paths, strict=True) if isinstance(key, str)}
-        whole = json.dumps([key if isinstance(key, str) else "" for key in keys])
+        others = [other.path for other in state.others if split_box(other.path)[1] is not None]
+        keys = self.extractor.keys([split_box(path)[0] for path in (*paths, *others)], self.store)
+        self._boxes = {key: path for key, path in zip(keys, (*paths, *others), strict=True) if isinstance(key, str)}
+        whole = json.dumps([key if isinstance(key, str) else "" for key in keys[: len(paths)]])
         return replace(state, whole_photos=hashlib.blake2b(whole.encode(), digest_size=16).hexdigest())
 
     def read(

@@ -221,13 +221,15 @@ class FakeEngine(EngineClient):
             self.classes = state
         known = {support["key"]: 0.5 for entry in state["classes"] for support in entry["supports"]}
         about = {"threshold": threshold, "known": known, "expected": "rejects about 5% of your photos"}
-        boxes: dict[str, dict[str, object]] = {}
-        if state["search"] != "none":
-            for entry in state["classes"]:
-                if any("#" in support["path"] for support in entry["supports"]):
-                    whole = [s["key"] for s in entry["supports"] if "#" not in s["path"]]
-                    boxes |= {key: {"box": [40, 30, 90, 90], "key": f"{key}#xywh=40,30,90,90"} for key in whole}
+        boxes = self._found(state)
         return {"reports": reports, **about, "unread": unread, "away": away, "unranked": 0, "boxes": boxes}
+
+    def _found(self, state: dict[str, Any]) -> dict[str, dict[str, object]]:
+        """Return the same box of each photo without one, in the classes in which another photo has one."""
+        entries = state["classes"] if state.get("search", "none") != "none" else []
+        boxed = [entry for entry in entries if any("#" in support["path"] for support in entry["supports"])]
+        whole = [s["key"] for entry in boxed for s in entry["supports"] if "#" not in s["path"]]
+        return {key: {"box": [40, 30, 90, 90], "key": f"{key}#xywh=40,30,90,90"} for key in whole}
 
     def op_choose_search(self, tell: OnEvent, state: dict[str, Any]) -> dict[str, str]:
         return {"search": "one", "why": "subjects are searched for: they are small"}

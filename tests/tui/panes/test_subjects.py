@@ -92,7 +92,9 @@ async def test_a_box_on_one_example_finds_the_others_which_are_accepted_mended_a
     await driver.type("on")
     gallery = workspace.photos_pane.gallery
     assert [item.subject for item in gallery.items] == [(), *[(40, 30, 90, 90)] * 5]
-    await driver.keys("right")
+    workspace.show_example(f"{gallery.paths[3]}#xywh=40,30,90,90")  # as an explanation names it
+    assert gallery.cursor == 3
+    await driver.keys("home", "right")
     assert workspace.context.jobs.hint.startswith("y: use the box that was found   Y: all 5")
     await driver.keys("y")
     assert boxes(driver) == ["118,74,180,136", "40,30,90,90", *[""] * 4]

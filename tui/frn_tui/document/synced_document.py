@@ -228,17 +228,17 @@ class SyncedDocument:
         self._synced = None  # the engine may hold these classes even if this is cancelled before its answer
         if self.session.state.search == "auto":
             await self._choose_search()
-        state, finding = self.session.state, self.told_to("Finding the subjects of the examples")
-        done = await self.engine.call(protocol.SetClasses(state), finding)
+        state = self.session.state
+        done = await self._enroll(state)
         unreadable: list[str] = []
         if done["unread"]:
             found, broken = await self._embed(done["unread"], "Reading examples")
             self.problems += [problem for problem in broken if problem not in self.problems]
             self._follow_changes(found, done["away"])
             state = self.session.state
-            done = await self.engine.call(protocol.SetClasses(state), finding)
+            done = await self._enroll(state)
             if unreadable := done["unread"]:
-                done = await self.engine.call(protocol.SetClasses(without(state, unreadable)))
+                done = await self._enroll(without(state, unreadable))
         self.missing = frozenset(done["away"])
         self.skipped = self.missing.union(unreadable)
         self.unranked, self.boxes = done["unranked"], done["boxes"]
@@ -246,14 +246,24 @@ class SyncedDocument:
         self.reports = {report["id"]: report for report in done["reports"]}
         self.threshold, self.known, self.expected = done["threshold"], done["known"], done["expected"]
 
+    async def _enroll(self, state: State) -> protocol.ClassReports:
+        return await self._searching(protocol.SetClasses(state), "Finding the subjects of the examples")
+
+    async def _searching(self, request: protocol.Request[protocol.Result], what: str) -> protocol.Result:
+        """Send a request that may search the examples, and show its progress."""
+        try:
+            return await self.engine.call(request, self.told_to(what))
+        except asyncio.CancelledError:  # by a later edit
+            self.progress(what, 1, 1)
+            raise
+
     async def _choose_search(self) -> None:
         """Let the examples decide whether to search for subjects."""
         state = self.session.state
         paths = [str(s.path) for entry in state.classes for s in entry.supports]
         chosen = protocol.ChosenSearch(search="none", why="subjects are not searched for: no class has an example yet")
         if paths:
-            request = protocol.ChooseSearch(state)
-            chosen = await self.engine.call(request, self.told_to("Trying the search for subjects"))
+            chosen = await self._searching(protocol.ChooseSearch(state), "Trying the search for subjects")
         if state is self.session.state:
             self._take_in(dataclasses.replace(state, search=chosen["search"]))
             self.say(chosen["why"])

@@ -10,7 +10,7 @@ from textual.containers import Horizontal
 from textual.widgets import OptionList, Static
 from textual.worker import WorkerState
 
-from frn.images.boxes import split_box
+from frn.images.boxes import Box, box_name, split_box
 from frn.models.zoo import named_extractors
 from frn_tui.client.protocol import ModelScore
 from frn_tui.dialogs.dialogs import Closeup
@@ -139,11 +139,13 @@ class Workspace(KeyedScreen[None]):
 
     def show_example(self, path: str) -> None:
         """Go to an example, above whatever screen."""
-        holders = self.controller.session.state.holders().values()
-        if (class_id := next((entry.id for entry, support in holders if str(support.path) == path), None)) is not None:
-            while self.app.screen is not self:
-                self.app.pop_screen()
-            self.show_found(class_id, path)
+        for key, (entry, support) in self.controller.session.state.holders().items():
+            name, found = str(support.path), self.controller.box_in(key)
+            if path == name or (found and path == box_name(name, Box(*found))):
+                while self.app.screen is not self:
+                    self.app.pop_screen()
+                self.show_found(entry.id, name)
+                return
 
     @on(Gallery.Opened)
     def ask_about_example(self, event: Gallery.Opened) -> None:

@@ -65,7 +65,9 @@ def test_the_app_answers_as_the_command_line(
     expected = [] if app_first else classify(project, *queries)
     while (done := engine.done("classes", state=state))["unranked"]:
         pass
-    answers = engine.ask("query", paths=[str(path) for path in queries]).told("answer")
+    asked = engine.ask("query", paths=[str(path) for path in queries])
+    assert [event["done"] for event in asked.told("progress")] == [1, 2, 3, 4, 5, 6]
+    answers = asked.told("answer")
     engine.done("save", path=str(project), state=state, replace=False, origin=str(project))
     expected = expected or classify(project, *queries)
     for answer, by_command in zip(answers, expected, strict=True):
@@ -104,3 +106,12 @@ def test_a_bundle_of_a_project_that_searches_has_whole_photos_with_their_boxes(
     for each, before in zip(examples, given, strict=True):
         assert Path(each["path"]).name == Path(before["path"]).name
         assert split_box(each["path"])[0].read_bytes() == split_box(before["path"])[0].read_bytes()
+
+
+def test_a_photo_of_no_class_keeps_its_box(engine: Engine, photos: Photos) -> None:
+    photo, _ = photos["moth 1"][4]
+    state = engine.state(boxed(photos, 3) | {"others": [Path(box_name(str(photo), Box(5, 6, 100, 90)))]})
+    state |= {"search": "one", "others": state["classes"].pop()["supports"]}
+    engine.done("classes", state=state)
+    (answer,) = engine.ask("query", paths=[str(photo)]).told("answer")
+    assert (answer["box"], answer["key"]) == ([5, 6, 100, 90], state["others"][0]["key"])
