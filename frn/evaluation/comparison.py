@@ -22,7 +22,7 @@ class ModelComparison:
     photos: int
     """Number of examples in classes with at least two; if there are more than 1,000, an even selection is used."""
     auroc: float
-    """Probability that an example is more familiar than a photo of an unknown class; NaN with a single class."""
+    """Probability that an example has a larger `known` than a photo of an unknown class; NaN with a single class."""
     milliseconds: float
     """Time of the extractor for one photo, without decoding."""
     bytes: int

@@ -135,10 +135,11 @@ class Enrollment:
         most = min(max(16, SMALLER_COST // min(least * r, d) ** 3), MAX_SMALLER) if larger else 1
         chosen = larger[:: -(-len(larger) // most) or 1]
         self._smaller = {each: self._smaller[each] for each in chosen if each in self._smaller}
-        for keys in dict.fromkeys(keys for keys, *_ in chosen):
+        missing = [each for each in chosen if each not in self._smaller]
+        for keys in dict.fromkeys(keys for keys, *_ in missing):
             maps = pool(keys)
-            for each in chosen:
-                if each[0] == keys and each not in self._smaller:
+            for each in missing:
+                if each[0] == keys:
                     self._smaller[each] = as_smallest(maps, each[1], least, head)
         return {keys[place]: self._smaller[keys, place, least] for keys, place, _ in chosen}
 
