@@ -180,16 +180,3 @@ def test_zip_names_without_the_utf8_flag_are_read_as_utf8(folder: Path) -> None:
         )
     path.write_bytes(data)
     assert frn("classify", path, PHOTO, "--json").stdout == frn("classify", folder, PHOTO, "--json").stdout
-
-
-def test_score_and_classify_write_the_same_columns(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "labelled" / "eyed footman").mkdir(parents=True)
-    photo = Path(shutil.copy(PHOTO, tmp_path / "labelled" / "eyed footman"))
-    scores, answers = tmp_path / "score.csv", tmp_path / "classify.csv"
-    frn("score", folder, tmp_path / "labelled", "--out", scores)
-    frn("classify", folder, photo, "--out", answers)
-    rows = [next(csv.DictReader(path.read_text(encoding="utf-8").splitlines())) for path in (scores, answers)]
-    shared = rows[0].keys() & rows[1].keys()
-    assert shared >= {"image", "label", "probability", "explained", "unknown", "error", "probability of eyed footman"}
-    assert {name: rows[0][name] for name in shared} == {name: rows[1][name] for name in shared}
-    assert rows[0].keys() - shared == {"truth"}

@@ -212,16 +212,6 @@ def test_closed_stderr_is_discarded_and_a_closed_stdout_is_an_error(
     assert len(result.stdout.splitlines()) == bool(printed)
 
 
-def test_outputs_never_replace_photos_or_other_files(tmp_path: Path) -> None:
-    photo = tmp_path / "x.png"
-    Image.open(PHOTO).save(photo)
-    before = photo.read_bytes()
-    refused = frn("explain", MOTHS, photo, "--out", photo).stderr
-    assert f"{photo}: is a photo, and frn never overwrites photos" in refused
-    assert "a report is an HTML page" in frn("score", MOTHS, MOTHS, "--report", tmp_path / "notes.txt").stderr
-    assert photo.read_bytes() == before
-
-
 @pytest.mark.parametrize(
     "words",
     [

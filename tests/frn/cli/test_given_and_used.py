@@ -2,7 +2,6 @@
 
 import ast
 import inspect
-import json
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -76,16 +75,3 @@ def test_a_threshold_is_a_fraction_or_a_percentage(given: str) -> None:
     assert share(given) == pytest.approx(0.39)
     with pytest.raises(typer.BadParameter, match=r"write 0.39, 39 or 39%"):
         share("390")
-
-
-@pytest.mark.parametrize("words", ["classify PHOTOS https://a.example/b.jpg", "classify https://a.example/b.zip x.jpg"])
-def test_web_addresses_are_refused(words: str, tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, [word.replace("PHOTOS", str(tmp_path)) for word in words.split()])
-    assert result.exit_code == 1
-    assert "frn only reads local files" in result.stderr
-
-
-def test_file_url_is_accepted_as_a_path(tmp_path: Path) -> None:
-    photo = next((DRAWINGS / "queries").iterdir())
-    words = ["classify", (DRAWINGS / "moths").as_uri(), photo.as_uri(), "--model", "conv4", "--json"]
-    assert json.loads(CliRunner().invoke(app, words).stdout)["image"] == str(photo)

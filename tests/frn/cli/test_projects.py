@@ -228,27 +228,6 @@ def test_explain_draws_parts_or_error_maps_and_prints_their_values(
     assert (broken.exit_code, broken.stderr.count("\n")) == (1, 1)
 
 
-def test_using_a_model_does_not_import_torch(birds: Path, extractor: Path, tmp_path: Path) -> None:
-    import sys
-
-    project, query = tmp_path / "b.frn.json", birds / "moth 40" / "00.png"
-    commands = [
-        ["enroll", birds, "--model", extractor, "--out", project],
-        ["classify", project, query],
-        ["explain", project, query, "--out", tmp_path / "e.png"],
-    ]
-    code = (
-        "import json, sys; from frn.cli.main import app\n"
-        "for words in json.loads(sys.argv[1]): app(words, standalone_mode=False)\n"
-        "import frn; frn.FewShotClassifier\n"
-        "print('torch' in sys.modules)"
-    )
-    words = json.dumps([[str(word) for word in command] for command in commands])
-    result = processes.run([sys.executable, "-c", code, words], check=True)
-    assert result.stdout.endswith("False\n")
-    assert result.stderr == ""
-
-
 def test_evaluation_in_onnxruntime_gives_the_same_result_as_in_torch(
     moths: Path, extractor: Path, tmp_path: Path
 ) -> None:

@@ -4,7 +4,6 @@ import csv
 import json
 import math
 import shutil
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +21,6 @@ from frn.inference.classifier import Prediction
 from frn.inference.records import lines
 from frn.projects.session import Support, build_state
 from frn.report.score_page import score_page
-from tests import processes
 from tests.commands import frn
 from tests.drawings import DRAWINGS
 
@@ -141,14 +139,6 @@ def test_folders_that_cannot_be_scored_are_reported(tmp_path: Path, labelled: Pa
         score_labelled(classifier, {"jay": []})
     with pytest.raises(FrnError, match="5 are examples, 0 are near copies"):
         score_labelled(classifier, {"eyed footman": sorted((SAMPLES / "moths" / "eyed footman").iterdir())})
-
-
-def test_scoring_does_not_need_torch(labelled: Path) -> None:
-    code = "import sys; from frn.cli.main import app; app(sys.argv[1:], standalone_mode=False)"
-    words = [sys.executable, "-c", code + "; print('torch' in sys.modules)", "score", str(SAMPLES / "moths")]
-    (labelled / "eyed footman" / "broken.jpg").unlink()
-    result = processes.run([*words, str(labelled), "--model", "conv4"])
-    assert result.stdout.rstrip().endswith("False"), result.stderr
 
 
 def test_blanks_around_folder_names_are_ignored(tmp_path: Path) -> None:
