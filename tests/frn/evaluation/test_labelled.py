@@ -207,13 +207,10 @@ class Fake:
         example = self.state.classes[0].supports[0]
         return [example if look == b"near" else None for look in looks]
 
-    def predict_all(
-        self, maps: Sequence[np.typing.NDArray[np.float32]], keys: Sequence[None], *, transductive: bool
-    ) -> list[Prediction]:
-        self.batches.append((len(maps), transductive))
-        assert len(keys) == len(maps)
-        assert not any(keys)
-        return [answer("", 1 - 0.75 * float(each.item())).prediction for each in maps]
+    def predictions(self, embedded: Sequence[Embedded], *, transductive: bool, copies: bool) -> list[Prediction]:
+        assert not copies
+        self.batches.append((len(embedded), transductive))
+        return [answer("", 1 - 0.75 * float(each.maps.item())).prediction for each in embedded]
 
 
 def scored(classifier: Fake, members: dict[str, str], **options: Any) -> LabelledScore:
