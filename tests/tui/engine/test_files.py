@@ -203,6 +203,19 @@ def test_project_with_mirror_images_gives_the_same_answers_everywhere(
     assert "tta" not in json.loads(path.read_text())["model"]
 
 
+def test_a_project_with_second_looks_keeps_them_although_the_app_looks_once(
+    engine: Engine, members: dict[str, list[Path]], tmp_path: Path
+) -> None:
+    path, state = tmp_path / "moths.frn.json", engine.state(first(members, 2))
+    engine.done("open_model", model="conv4+auto")
+    engine.done("classes", state=state)
+    engine.done("save", path=str(path), state=state)
+    assert json.loads(path.read_text())["model"]["tta"] == "auto"
+    loaded = engine.done("load", path=str(path))
+    assert loaded["model"] == "conv4+auto"
+    assert "the app looks at each photo once; frn looks again at unsure photos (--tta auto)" in loaded["notes"]
+
+
 def test_recovery_waits_for_the_engine_of_a_killed_app(engine: Engine, state_folder: Path) -> None:
     """The engine holds the lock; on a busy machine it may end after the next app has started."""
     engine.done("journal", state={"classes": []}, model="conv4", project="x", place=None, adding={})
