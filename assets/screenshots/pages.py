@@ -35,11 +35,11 @@ def main() -> None:
     browser = _browser()
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
-        words = [SAMPLES / "moths", SAMPLES / "queries", "--model", DEFAULT_MODEL, "--report", place / "photos.html"]
+        words = [SAMPLES / "shells", SAMPLES / "queries", "--model", DEFAULT_MODEL, "--report", place / "photos.html"]
         _frn("classify", *words)
         _picture(browser, (place / "photos.html").as_uri(), "report-photos.png", dark_script=_click("maps"))
         page = place / "page"
-        _frn("export", "--web", page, "--classes", SAMPLES / "moths", "--model", DEFAULT_MODEL)
+        _frn("export", "--web", page, "--classes", SAMPLES / "shells", "--model", DEFAULT_MODEL)
         _page(browser, page)
     browser.quit()
 

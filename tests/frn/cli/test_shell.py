@@ -120,7 +120,7 @@ def test_exit_codes_match_the_table(tmp_path: Path) -> None:
     text = tmp_path / "text.jpg"
     text.write_text("no photo")
     stated = [int(code) for code in re.findall(r"^\| (\d+) \|", COMMAND_LINE, re.MULTILINE)]
-    assert stated == [0, 1, 2, 130]  # 130: tests/frn/cli/test_commands.py
+    assert stated == [0, 1, 2, 3, 130]  # 130: tests/frn/cli/test_commands.py
     assert frn("classify", MOTHS, PHOTO).exit_code == 0
     assert frn("classify", MOTHS, PHOTO, text).exit_code == 1
     assert frn("classify", MOTHS, PHOTO, "--top", 0).exit_code == 2

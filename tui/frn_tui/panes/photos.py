@@ -362,7 +362,7 @@ class Piles(Gallery, can_focus=False):
             if (best := best_score(answer)) is not None:
                 named = controller.names.get(best["id"], "")
                 piles.setdefault("?" if answer.get("unknown") else named, []).append(answer)
-        unknown = piles.pop("?", [])
+        unknown = sorted(piles.pop("?", []), key=lambda answer: answer.get("known", 0.0))
         full = [name for name in piles if len(piles[name]) >= self.ACROSS]  # only the last row may be shorter
         known = sorted(full, key=lambda name: -len(piles[name]))[: self.ROWS - 1]
         rows = [*((name, piles[name]) for name in known), ("?", unknown)]
