@@ -4,17 +4,19 @@
 
 `--boxed` are photos with annotated boxes (a folder or file, as for `frn enroll`), of which those with exactly one box
 are used; all sources together are one set. `--pasted` are data sets (DATA/val/CLASS/photo), whose photos are pasted at
-a random place into a photo of `--backgrounds`, a folder of folders, so that they cover `--share` of its shorter side.
-Accuracy in percent, as the mean of the draws:
+a random place into a photo of `--backgrounds`, a folder of folders, so that they cover `--share` of its shorter side;
+each share has its table. Accuracy in percent, as the mean of the draws:
 
     whole                    whole photos everywhere
     boxed examples           boxes on the examples, new photos whole
     boxed, found             boxes on the examples, the subject of each new photo found
+    boxed, a fifth wrong     the same, with the box of every fifth example elsewhere in its photo
     one box, found           one box per class; the other examples and the new photos found
     whole, found             no box: whole examples, the subject of each new photo found
     all boxed                boxes on the new photos as well
     filling                  the photos before they are pasted, whole
     filling, found           the same, searched all the same
+    filling, auto            the same, searched if leave-one-out says that it gains (`--find auto`)
     overlap                  intersection of the found box and the true one over their union (row `boxed, found`)
 
 Of `--pasted`, `--several` photos with 0 to 5 subjects are searched with `--find all`: precision and recall of boxes
@@ -28,6 +30,7 @@ and the percentage of photos that got a second look.
 """
 
 import argparse
+import hashlib
 import tempfile
 import time
 from collections.abc import Sequence
@@ -46,6 +49,7 @@ from frn.features.extractor import Extractor, Tta
 from frn.features.feature_cache import Maps
 from frn.images.boxes import Box, box_name, split_box
 from frn.images.opening import open_image
+from frn.images.transforms import Pixels
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.enrollment import listed_state
 from frn.inference.find import Finder, Scaled
@@ -70,6 +74,7 @@ class Memory(Finder):
     def __init__(self, extractor: Extractor) -> None:
         super().__init__(extractor)
         self.known: dict[Path, Scaled] = {}
+        self.looks: dict[tuple[int, int, bytes], Maps] = {}
         self.embedded: dict[Path, Maps] = {}
 
     def scaled_maps(self, path: Path) -> Scaled:
@@ -77,6 +82,13 @@ class Memory(Finder):
         if path not in self.known:
             self.known[path] = super().scaled_maps(path)
         return self.known[path]
+
+    def look(self, pixels: Pixels) -> Maps:
+        """Return the map of a part of a photo, from memory."""
+        key = *pixels.shape[:2], hashlib.blake2b(pixels.tobytes(), digest_size=16).digest()
+        if key not in self.looks:
+            self.looks[key] = super().look(pixels)
+        return self.looks[key]
 
     def embed(self, paths: Sequence[Path]) -> Maps:
         """Return the maps (n, r, d) of photos or boxes of photos, from memory."""
@@ -138,6 +150,15 @@ def overlap(one: Box, other: Box) -> float:
     return shared / (one.width * one.height + other.width * other.height - shared)
 
 
+def elsewhere(path: Path) -> Path:
+    """Return a box of the same size in the corner of the photo that is farthest from the box of a path."""
+    file, box = split_box(path)
+    assert box is not None  # boxed examples
+    room = [whole - part for whole, part in zip(open_image(file).size, box[2:], strict=True)]
+    left, top = (0 if 2 * place > most else most for place, most in zip(box[:2], room, strict=True))
+    return Path(box_name(str(file), Box(left, top, *box[2:])))
+
+
 def measure(finder: Memory, draw: Draw) -> dict[str, float]:
     """Return the value of each row for a draw of boxed photos."""
 
@@ -152,16 +173,19 @@ def measure(finder: Memory, draw: Draw) -> dict[str, float]:
         for label, own in enumerate(draw.examples)
     ]
     one = enrolled(finder, located)
+    wrong = [[(elsewhere(path) if n % 5 == 1 else path) for n, path in enumerate(own)] for own in draw.examples]
+    astray = enrolled(finder, wrong)
     places = [finder.box(path, boxed) for path in new]
     pairs = [(split_box(found)[1], split_box(true)[1]) for found, true in zip(places, draw.queries, strict=True)]
     return {
         "whole": right(plain, new),
         "boxed examples": right(boxed, new),
         "boxed, found": right(boxed, places),
+        "boxed, a fifth wrong": right(astray, [finder.box(path, astray) for path in new]),
         "one box, found": right(one, [finder.box(path, one) for path in new]),
         "whole, found": right(plain, [finder.box(path, plain) for path in new]),
         "all boxed": right(boxed, draw.queries),
-        "overlap": float(np.mean([overlap(found, true) for found, true in pairs if found and true])),
+        "overlap": float(np.mean([overlap(found, true) if found else 0.0 for found, true in pairs if true])),
     }
 
 
@@ -169,11 +193,15 @@ def measure_filling(finder: Memory, draw: Draw) -> dict[str, float]:
     """Return the value of each row for a draw of photos that the subject fills."""
     scorer = enrolled(finder, draw.examples)
     searched = [finder.box(path, scorer) for path in draw.queries]
-    rows = {"filling": draw.queries, "filling, found": searched}
-    return {
+    rows = {
         name: 100 * float((scorer.class_error(finder.embed(paths)).argmin(1) == draw.labels).mean())
-        for name, paths in rows.items()
+        for name, paths in {"filling": draw.queries, "filling, found": searched}.items()
     }
+    classifier = Classifier(finder.extractor, finder=finder)
+    state = listed_state({str(label): own for label, own in enumerate(draw.examples)})
+    classifier.enroll_state(replace(state, search="auto"))
+    rows["filling, auto"] = rows["filling" if classifier.state.search == "none" else "filling, found"]
+    return rows
 
 
 def compare_tta(model: str, draw: Draw) -> dict[str, float]:
@@ -283,7 +311,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--boxed", type=Path, action="append", default=[], help="Photos with annotated boxes.")
     parser.add_argument("--pasted", type=Path, action="append", default=[], help="Data set of subjects to paste.")
     parser.add_argument("--backgrounds", type=Path, help="Folder of folders of photos to paste into.")
-    parser.add_argument("--share", type=float, default=0.45, help="Side of a pasted subject.")
+    parser.add_argument("--share", type=float, action="append", default=[], help="Side of a pasted subject.")
     parser.add_argument("--split", default="val")
     parser.add_argument("--shot", type=int, action="append", default=[])
     parser.add_argument("--queries", type=int, default=10)
@@ -301,7 +329,9 @@ def main() -> None:
     extractor = load_extractor(options.model, "cpu")
     shots = options.shot or [1, 5]
     with tempfile.TemporaryDirectory() as home:
-        for number, data in enumerate([None, *options.pasted] if options.boxed else [*options.pasted]):
+        shares = options.share or [0.45]
+        pasted = [(data, share) for data in options.pasted for share in shares]
+        for number, (data, share) in enumerate([(None, 0.0)] * bool(options.boxed) + pasted):
             rows: dict[str, dict[int, list[float]]] = {}
             finder = Memory(extractor)
             for seed in range(options.draws):
@@ -317,7 +347,7 @@ def main() -> None:
                     for label, paths in enumerate(filling):
                         boxed.append([])
                         for place, path in enumerate(paths):
-                            larger, box = paste(path, scenes[int(draws.integers(len(scenes)))], options.share, draws)
+                            larger, box = paste(path, scenes[int(draws.integers(len(scenes)))], share, draws)
                             larger.save(file := Path(home) / f"{number}-{seed}-{label}-{place}.png", compress_level=1)
                             boxed[-1].append(Path(box_name(str(file), box)))
                 for shot in shots:
@@ -332,7 +362,8 @@ def main() -> None:
                         values |= measure_filling(finder, Draw.of(filling, shot, options.queries, draws))
                     for name, value in values.items():
                         rows.setdefault(name, {}).setdefault(shot, []).append(value)
-            print(f"\n{'boxed photos' if data is None else data.name}: {len(boxed)} classes, {options.draws} draws")
+            title = f"{data.name} at {share:.0%}" if data else "boxed photos"
+            print(f"\n{title}: {len(boxed)} classes, {options.draws} draws")
             cells = [
                 [
                     name,

@@ -39,7 +39,7 @@ from frn.inference.enrollment import (
     usable,
     usable_examples,
 )
-from frn.inference.find import Finder, margins
+from frn.inference.find import MOST, Finder, distinct, margins
 from frn.inference.records import Prediction as Prediction
 from frn.inference.scorers import Comparison, OtherHead, Reconstruction, Scorer
 from frn.inference.unknown import (
@@ -233,7 +233,7 @@ class Classifier:
             yield path, outcome if isinstance(outcome, FrnError) else replace(outcome, box=box, whole=key)
 
     def subject(self, path: Path, key: str | None = None) -> Path:
-        """Return the name of a photo with the box of its subject, if subjects are searched for.
+        """Return a photo's name with the box of its subject, if subjects are searched for and it is a part of it.
 
         `key` is the photo's content key, if it is known.
         """
@@ -246,7 +246,7 @@ class Classifier:
         return self.finder.located(path, self.scorer.joined)
 
     def subjects(self, path: Path) -> list[Path]:
-        """Return the names of all subjects in a photo: parts whose margin is at least half that of typical examples.
+        """Return the names of all subjects in a photo, best first: parts that are probably known and overlap little.
 
         A photo that has a box, or cannot be read, is returned unchanged.
         """
@@ -254,22 +254,27 @@ class Classifier:
             return [path]
         assert isinstance(self.scorer, Reconstruction)  # the finder refuses other heads
         try:
-            names = self.finder.candidates(path, self.scorer.joined)
+            boxes = self.finder.candidates(path, self.scorer.joined)
         except FrnError:  # reading it will say why
             return [path]
-        typical = 0.0
-        if self.left_out is not None and len(self.left_out[1]):
-            errors, labels, *_ = self.left_out
-            typical = float(np.median(margins(errors, self.left_out[2], labels)[0]))
-        read = [outcome for _, outcome in self.extractor.read(names)]
+        read = [outcome for _, outcome in self.extractor.read(Path(box_name(str(path), box)) for box in boxes)]
         maps = np.stack([outcome.maps for outcome in read if isinstance(outcome, Embedded)])
-        found, _ = margins(self.scorer.class_errors(maps, [None] * len(maps)), self.scorer.energy(maps))
-        return [name for name, margin in zip(names, found, strict=True) if margin >= typical / 2]
+        measures, rule = self.measures(maps, [None] * len(maps)), self.rule
+        margin, _ = margins(*measures[:2])
+        # More likely than not: the threshold would accept many parts, of which a photo has far more than subjects. If
+        # `known` cannot be computed, all parts are subjects.
+        strangers = rule.known(measures) < max(rule.threshold, 0.5)
+        # A part of a subject often has a larger margin than the subject, so larger boxes are preferred.
+        ranks = np.argsort(-margin * np.sqrt([box.width for box in boxes]))
+        ranked = [boxes[place] for place in ranks.tolist() if not strangers[place]]
+        return [Path(box_name(str(path), box)) for box in distinct(ranked, MOST)]
 
     def subject_in(self, image: Image.Image) -> Image.Image:
         """Return the part of an upright RGB image that shows its subject."""
         assert isinstance(self.scorer, Reconstruction)  # the finder refuses other heads
-        left, top, width, height = self.finder.box_in(image, self.scorer.joined)
+        if (box := self.finder.box_in(image, self.scorer.joined)) is None:
+            return image
+        left, top, width, height = box
         return image.crop((left, top, min(left + width, image.width), min(top + height, image.height)))
 
     def enroll_closer(self, maps: Mapping[str, Maps] | None = None) -> list[FrnError]:
@@ -478,7 +483,9 @@ class Classifier:
                 if isinstance(outcome, FrnError):
                     yield outcome
                 else:
-                    yield replace(next(predictions), box=outcome.box, key=outcome.whole or outcome.key)
+                    prediction = next(predictions)
+                    key, searched = outcome.whole or outcome.key, bool(outcome.whole)
+                    yield replace(prediction, box=outcome.box, searched=searched, key=key)
 
     def predictions(
         self, found: Sequence[Embedded], *, transductive: bool = False, copies: bool = True

@@ -30,7 +30,7 @@ from frn.ridge.parameters import HeadParameters
 
 FORM_VERSION = 9
 """Version of a form's content: increase it if enrolment, tuning or the perceptual hash compute something else."""
-FIND_VERSION = 1
+FIND_VERSION = 2
 """Version of the search for subjects: increase it if it finds other windows."""
 DIGEST = 16
 SAME_HEAD = 0.02

@@ -1,18 +1,21 @@
 """Find the subject of a photo: the window that one class explains much better than the others do.
 
-A convolutional network maps a larger image to a larger map, and every window of the size of a model's map is a map of
-what the window shows. The errors of a class on all windows are means of its location errors, so box filters over
-integral images give them all at once. The window with the largest margin, the mean error of the other classes minus
-that of the best one, is then cut from the photo and classified like any photo. The margin is absolute: a share of the
-window's energy would favour plain background.
+A convolutional network maps a larger image to a larger map, and every window of cells is a map of what the window
+shows. The errors of a class on all windows are means of its location errors, so box filters over integral images give
+them all at once. The margin of a window is the mean error of the other classes minus that of the best one. It is
+absolute: a share of the window's energy would favour plain background.
 
-Shape letters: H x W cells of a map, h x w the model's grid, d channels, way classes.
+Margins of windows of different sizes cannot be compared: means over fewer cells vary more, so the smallest windows
+would always win. So the best window of each size is cut from the photo and read at the model's size, and so is the
+whole photo. Of these, the one with the largest margin is the subject.
+
+Shape letters: H x W cells of a map, h x w cells of a window, d channels, way classes.
 """
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -34,30 +37,16 @@ from frn.ridge.parameters import HeadParameters
 from frn.ridge.tuning import tune_classes
 from frn.ridge.unequal import without_one
 
-SCALES = (1.5, 2.0)
-"""Shorter sides at which a photo is searched, relative to the model's: windows of 2/3 and 1/2 of its shorter side."""
-MOST, SHARED = 16, 0.3
+SCALE = 1.5
+"""Shorter side at which a photo is searched, relative to the model's."""
+PARTS = (1.0, 2 / 3, 1 / 3)
+"""Sides of the windows relative to the model's map: 2/3, 4/9 and 2/9 of the photo's shorter side."""
+MOST, SHARED = 16, 0.15
 """Maximum number of subjects in a photo, and the largest part of one that may lie within another."""
-CLOSER = 1.5
-"""Scale at which the best of the smaller windows is searched again, for subjects of a third of the photo."""
 STRIP = 10
 """Largest aspect ratio that is kept; longer strips are squeezed, which bounds the memory."""
 LONGEST = 1024
 """Longest side at which a photo is searched, in pixels; bounds the work for panoramas."""
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """A part of a photo."""
-
-    box: tuple[float, float, float, float]
-    """Left and top edge, width and height, as fractions of the photo's width and height."""
-    margin: float
-    """Mean error of the other classes minus that of the best class."""
-    column: int
-    """The best class."""
-    energy: float
-    """Mean squared length of its locations."""
 
 
 def window_means(values: NDArray[np.floating], grid: tuple[int, int]) -> Array:
@@ -82,8 +71,10 @@ def margins(
     return others - least, best
 
 
-Scaled = tuple[Pixels, list[Maps], tuple[int, int]]
-"""Pixels of a photo that is scaled down, its maps (H, W, d) at each scale, and its full width and height."""
+Scaled = tuple[Pixels, Maps, tuple[int, int]]
+"""Pixels of a photo that is scaled down, its map (H, W, d), and its full width and height."""
+Fractions = tuple[float, float, float, float]
+"""Left and top edge, width and height of a part of a photo, as fractions of the photo's width and height."""
 
 
 class Finder:
@@ -104,56 +95,53 @@ class Finder:
         self.grid = (extractor.grid[0] // 3, extractor.grid[1] // 3) if views else extractor.grid
 
     def box(self, path: Path, scorer: ClassScorer, own: int | None = None) -> Path:
-        """Return a photo's name with the box of its subject; a photo that has one is returned unchanged.
+        """Return a photo's name with the box of its subject, or without one if the whole photo has the largest margin.
 
-        With `own`, the window is that which this class explains best, compared with the others. Raises FrnError if the
-        photo cannot be read.
+        A photo that has a box is returned unchanged. With `own`, the window is that which this class explains best,
+        compared with the others. Raises FrnError if the photo cannot be read.
         """
         if split_box(path)[1] is not None:
             return path
-        return Path(box_name(str(path), self.best(self.scaled_maps(path), scorer, own)))
+        box = self.best(self.scaled_maps(path), scorer, own)
+        return path if box is None else Path(box_name(str(path), box))
 
-    def box_in(self, image: Image.Image, scorer: ClassScorer) -> Box:
-        """Return the box of the subject of an upright RGB image that is not a file."""
+    def box_in(self, image: Image.Image, scorer: ClassScorer) -> Box | None:
+        """Return the box of the subject of an upright RGB image that is not a file; None is the whole image."""
         small = image.copy()
         small.thumbnail((LONGEST, LONGEST), Image.Resampling.BILINEAR)
         return self.best(self.scaled(np.asarray(small), image.size), scorer)
 
-    def best(self, scaled: Scaled, scorer: ClassScorer, own: int | None = None) -> Box:
-        """Return the window with the largest margin, in pixels of the photo."""
+    def best(self, scaled: Scaled, scorer: ClassScorer, own: int | None = None) -> Box | None:
+        """Return the part with the largest margin, in pixels of the photo; None is the whole photo."""
         pixels, maps, size = scaled
-        windows = list(self.windows(maps, scorer, own))
-        left, top, width, height = windows[-1].box
-        x, y, across, down = pixel_box(windows[-1].box, (pixels.shape[1], pixels.shape[0]))
-        inside = self.maps(pixels[y : y + down, x : x + across], CLOSER)
-        # Its energy becomes that of the window in the whole photo, so that their margins can be compared.
-        (closer,) = self.windows([inside * np.float32(np.sqrt(windows[-1].energy))], scorer, own)
-        part = closer.box
-        box = left + part[0] * width, top + part[1] * height, part[2] * width, part[3] * height
-        windows.append(replace(closer, box=box))
-        return pixel_box(max(windows, key=lambda window: window.margin).box, size)
+        parts = [parts[margin.argmax()] for margin, parts in self.windows(maps, scorer, own)]
+        looks = np.stack([self.look(pixels), *(self.look(cut(pixels, part)) for part in parts)])
+        errors = scorer.class_error(looks).astype(np.float64)
+        best = int(margins(errors, energy(looks), own)[0].argmax())
+        return pixel_box(parts[best - 1], size) if best else None
+
+    def look(self, pixels: Pixels) -> Maps:
+        """Return the map (r, d) of a part of a photo, read like a photo."""
+        return self.extractor.feature_maps(self.extractor.transform(Image.fromarray(pixels))[None])[0]
 
     def scaled_maps(self, path: Path) -> Scaled:
-        """Return the maps of a photo at each scale. Raises FrnError if it cannot be read."""
+        """Return the map of a photo. Raises FrnError if it cannot be read."""
         return self.scaled(*decode_whole(read_file(path), path, LONGEST))
 
     def scaled(self, pixels: Pixels, size: tuple[int, int]) -> Scaled:
-        """Return the maps of the pixels of a photo, whose full width and height are `size`, at each scale."""
-        return pixels, [self.maps(pixels, scale) for scale in SCALES], size
+        """Return the map of the pixels of a photo, whose full width and height are `size`."""
+        return pixels, self.maps(pixels, SCALE), size
 
-    def candidates(self, path: Path, scorer: ClassScorer) -> list[Path]:
-        """Return the names of the parts of a photo that may be subjects, best first; none is mostly within another.
+    def candidates(self, path: Path, scorer: ClassScorer) -> list[Box]:
+        """Return the parts of a photo that may be subjects: of each size, the windows with the largest margins.
 
-        Raises FrnError if the photo cannot be read.
+        Those of one size overlap little. Raises FrnError if the photo cannot be read.
         """
         _, maps, size = self.scaled_maps(path)
-        windows = [window for each in maps for window in self.all_windows(each, scorer)]
         boxes: list[Box] = []
-        for window in sorted(windows, key=lambda window: -window.margin):
-            box = pixel_box(window.box, size)
-            if len(boxes) < MOST and all(_shared(box, other) < SHARED for other in boxes):
-                boxes.append(box)
-        return [Path(box_name(str(path), box)) for box in boxes]
+        for margin, parts in self.windows(maps, scorer):
+            boxes += distinct((pixel_box(parts[place], size) for place in np.argsort(-margin).tolist()), MOST)
+        return boxes
 
     def located(self, path: Path, scorer: ClassScorer, own: int | None = None) -> Path:
         """Return what `box` does, or the name of a photo that cannot be read."""
@@ -190,11 +178,15 @@ class Finder:
             text = json.dumps([FIND_VERSION, self.extractor.sha256, repr(self.extractor.prior), seeds, own, key])
             where = "box-" + hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
             if store and (kept := store.get_bytes(self.extractor.sha256, where)):
-                return replace(support, path=Path(box_name(str(support.path), Box(*json.loads(kept)))), key="")
-            path = self.located(support.path, scorer, own)
-            if store and (box := split_box(path)[1]) is not None:
-                store.put_bytes(self.extractor.sha256, where, json.dumps(box).encode())
-            return replace(support, path=path, key="")
+                box = json.loads(kept)
+                return replace(support, path=Path(box_name(str(support.path), Box(*box))), key="") if box else support
+            try:
+                path = self.box(support.path, scorer, own)
+            except FrnError:  # reading it will say why
+                return support
+            if store:
+                store.put_bytes(self.extractor.sha256, where, json.dumps(split_box(path)[1]).encode())
+            return replace(support, path=path, key="") if path != support.path else support
 
         entries = (
             replace(entry, supports=tuple(named(support, own) for support in entry.supports))
@@ -243,21 +235,22 @@ class Finder:
             distances[row, own] = np.square(offset).sum() / together.centres.scale
         return errors, labels, energy(maps), distances, np.full((len(labels), 2), -1.0)
 
-    def all_windows(self, maps: Maps, scorer: ClassScorer, own: int | None = None) -> Iterator[Window]:
-        """Yield all windows of a map (H, W, d)."""
-        (h, w), (rows, columns) = self.grid, maps.shape[:2]
+    def windows(
+        self, maps: Maps, scorer: ClassScorer, own: int | None = None
+    ) -> Iterator[tuple[Array, list[Fractions]]]:
+        """Yield the margins (n,) and places of all windows of each size in a map (H, W, d)."""
+        rows, columns = maps.shape[:2]
         errors, length = scorer.location_error(maps), np.vecdot(maps, maps)[..., None]
         errors += length * scorer.allowances
-        energies = window_means(length, (h, w))[..., 0]
-        found, best = margins(window_means(errors, (h, w)), energies, own)
-        for y, x in np.ndindex(found.shape):
-            box = x / columns, y / rows, w / columns, h / rows
-            yield Window(box, float(found[y, x]), int(best[y, x]), float(energies[y, x]))
+        for h, w in self.sizes:
+            margin, _ = margins(window_means(errors, (h, w)), window_means(length, (h, w))[..., 0], own)
+            places = [(x / columns, y / rows, w / columns, h / rows) for y, x in np.ndindex(margin.shape)]
+            yield margin.ravel(), places
 
-    def windows(self, scaled: Sequence[Maps], scorer: ClassScorer, own: int | None = None) -> Iterator[Window]:
-        """Yield the best window of each map (H, W, d)."""
-        for maps in scaled:
-            yield max(self.all_windows(maps, scorer, own), key=lambda window: window.margin)
+    @property
+    def sizes(self) -> list[tuple[int, int]]:
+        """Return the rows and columns of windows."""
+        return [(max(1, round(part * self.grid[0])), max(1, round(part * self.grid[1]))) for part in PARTS]
 
     def maps(self, pixels: Pixels, scale: float) -> Maps:
         """Return the map (H, W, d) of a photo whose shorter side is `scale` times that of the model's images."""
@@ -281,6 +274,17 @@ class Finder:
         return maps * np.float32(1 / np.sqrt(whole))
 
 
+def distinct(boxes: Iterable[Box], most: int) -> list[Box]:
+    """Return up to `most` boxes in order, without those that are largely within an earlier one, or contain it."""
+    kept: list[Box] = []
+    for box in boxes:
+        if len(kept) == most:
+            break
+        if all(_shared(box, other) < SHARED for other in kept):
+            kept.append(box)
+    return kept
+
+
 def _shared(one: Box, other: Box) -> float:
     """Return the fraction of the smaller box that lies within the other."""
     across = min(one.left + one.width, other.left + other.width) - max(one.left, other.left)
@@ -288,7 +292,13 @@ def _shared(one: Box, other: Box) -> float:
     return max(across, 0) * max(down, 0) / min(one.width * one.height, other.width * other.height)
 
 
-def pixel_box(box: tuple[float, float, float, float], size: tuple[int, int]) -> Box:
+def cut(pixels: Pixels, part: Fractions) -> Pixels:
+    """Return a part of an image (height, width, 3)."""
+    left, top, width, height = pixel_box(part, (pixels.shape[1], pixels.shape[0]))
+    return pixels[top : top + height, left : left + width]
+
+
+def pixel_box(box: Fractions, size: tuple[int, int]) -> Box:
     """Return a box in pixels of a photo of this (width, height), from fractions."""
     left, top = int(box[0] * size[0]), int(box[1] * size[1])
     return Box(left, top, max(1, round(box[2] * size[0])), max(1, round(box[3] * size[1])))

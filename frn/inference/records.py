@@ -50,6 +50,8 @@ class Prediction:
     """Content key of the image, if it is known."""
     box: Box | None = None
     """Box of the subject that was classified, in pixels of the upright photo; None is the whole photo."""
+    searched: bool = False
+    """Whether the photo was searched for its subject."""
 
     @cached_property
     def label(self) -> str:
@@ -74,8 +76,11 @@ class Answer(Struct, kw_only=True, forbid_unknown_fields=True):
     near_copy_of: Annotated[Name, Meta(description="The example that is nearly the same photo.")] = UNSET
     transductive: Annotated[bool | UnsetType, Meta(description="Whether it depends on the other photos.")] = UNSET
     box: Annotated[
-        tuple[int, int, int, int] | UnsetType,
-        Meta(description="Left, top, width and height of the subject in pixels of the upright photo (`--find`)."),
+        tuple[int, int, int, int] | UnsetType | None,
+        Meta(
+            description="Left, top, width and height of the subject in pixels of the upright photo (`--find`); `null` "
+            "if the whole photo was classified."
+        ),
     ] = UNSET
     key: Annotated[Name, Meta(description="Hash of the photo's content (`--out`).")] = UNSET
     run: Annotated[Name, Meta(description="Hash of the model, classes and threshold (`--out`).")] = UNSET
@@ -224,7 +229,7 @@ def answer_of(image: str, prediction: Prediction, top: int | None = None, **more
         example_of=prediction.example_of or UNSET,
         near_copy_of=str(near.path) if near else UNSET,
         transductive=prediction.transductive or UNSET,
-        box=prediction.box or UNSET,
+        box=prediction.box if prediction.searched else UNSET,
         **more,
     )
 
@@ -247,7 +252,7 @@ def lines(
     yield csv_row([*columns(*optional), *(f"probability of {name}" for name in classes)])
     for record in records:
         cells = msgspec.to_builtins(record)
-        cells |= dict(zip(BOX, cells.get("box", ()), strict=False))
+        cells |= dict(zip(BOX, cells.get("box") or (), strict=False))
         shares = cells.get("probabilities", {})
         row = [cells.get(name, "") for name in columns(*optional)] + [shares.get(name, "") for name in classes]
         yield csv_row(row).encode(errors="backslashreplace").decode()  # a file name may not be UTF-8

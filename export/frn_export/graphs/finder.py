@@ -1,4 +1,4 @@
-"""The search for the subject of a photo in ONNX (`frn.inference.find`): margins of all windows of a photo."""
+"""The search for the subject of a photo in ONNX (`frn.inference.find`): the best window of each size in a photo."""
 
 import json
 from collections.abc import Mapping
@@ -9,25 +9,25 @@ import onnx
 from frn.features.any_size import any_size
 from frn.inference.find import Finder
 from frn.ridge.enrolment import EnrolledClass
-from frn_export.graphs.builder import FLOAT, GraphBuilder
+from frn_export.graphs.builder import FLOAT, INT64, GraphBuilder
 from frn_export.graphs.classifier import class_sums, join
 
 FINDER_FORMAT = "frn-finder"
 
 
 def finder_graph(finder: Finder, classes: Mapping[str, EnrolledClass]) -> onnx.ModelProto:
-    """Build a search: `images` float32 (1, 3, height, width) RGB in [0, 1], of any size, to its windows.
+    """Build a search: `images` float32 (1, 3, height, width) RGB in [0, 1], of any size, to its best windows.
 
-    The outputs are `margin` and `energy` (rows, columns) of all windows of the size of the model's map, as
-    `Finder.all_windows` has them. Raises FrnError if the network depends on the size of its images.
+    The output `windows` int64 (sizes, 4) has the left and top edge, the width and the height, in cells of the map, of
+    the window with the largest margin of each size, as in `Finder.windows`. Raises FrnError if the network depends on
+    the size of its images.
     """
     graph, joined = GraphBuilder("f_"), join(classes)
     plain = onnx.load_model_from_string(any_size(finder.extractor.data, finder.where)).graph
     graph.include(plain)
-    (h, w), way, d = finder.grid, len(classes), joined.rows.shape[1]
+    way, d = len(classes), joined.rows.shape[1]
     maps = plain.output[0].name  # 1, H, W, d
     length = graph.node("ReduceSumSquare", maps, graph.ints(3), keepdims=1)
-    mean_length = graph.node("ReduceMean", length, keepdims=0)
     size = graph.node("Concat", graph.node("Shape", length, start=0, end=3), graph.ints(way), axis=0)
     seen = graph.node("MatMul", graph.node("Reshape", maps, graph.ints(1, -1, d)), graph.constant(joined.rows.T.copy()))
     taken = graph.node("Reshape", class_sums(graph, joined, seen), size)
@@ -35,25 +35,31 @@ def finder_graph(finder: Finder, classes: Mapping[str, EnrolledClass]) -> onnx.M
     allowances = np.array([enrolled.allowance for enrolled in classes.values()], np.float32)
     if allowances.any():
         errors = graph.node("Add", errors, graph.node("Mul", length, graph.constant(allowances)))
-    # The whole photo has a mean energy of one.
-    errors, length = (graph.node("Div", values, mean_length) for values in (errors, length))
-    errors, length = (
-        graph.node(
-            "AveragePool", graph.node("Transpose", values, perm=[0, 3, 1, 2]), kernel_shape=[h, w], strides=[1, 1]
-        )
-        for values in (errors, length)
-    )
-    least = graph.node("ReduceMin", errors, graph.ints(1), keepdims=1)
-    others = length
-    if way > 1:
-        total = graph.node("ReduceSum", errors, graph.ints(1), keepdims=1)
-        others = graph.node("Mul", graph.node("Sub", total, least), graph.constant(1 / (way - 1)))
-    graph.node("Squeeze", graph.node("Sub", others, least), graph.ints(0, 1), output="margin")
-    graph.node("Squeeze", length, graph.ints(0, 1), output="energy")
+    errors, length = (graph.node("Transpose", values, perm=[0, 3, 1, 2]) for values in (errors, length))
+    windows = [_best_window(graph, errors, length, way, each) for each in finder.sizes]
+    graph.node("Concat", *windows, axis=0, output="windows")
     return graph.model(
         inputs={plain.input[0].name: (FLOAT, (1, 3, "height", "width"))},
-        outputs=dict.fromkeys(("margin", "energy"), (FLOAT, ("rows", "columns"))),
+        outputs={"windows": (INT64, (len(windows), 4))},
         metadata={"frn.grid": json.dumps(finder.grid), "frn.side": str(finder.side)},
         name="finder",
         kind=FINDER_FORMAT,
     )
+
+
+def _best_window(graph: GraphBuilder, errors: str, length: str, way: int, size: tuple[int, int]) -> str:
+    """Return the window of h x w cells with the largest margin, (1, 4), from errors (1, way, H, W)."""
+    h, w = size
+    errors, others = (
+        graph.node("AveragePool", values, kernel_shape=[h, w], strides=[1, 1]) for values in (errors, length)
+    )
+    least = graph.node("ReduceMin", errors, graph.ints(1), keepdims=1)
+    if way > 1:
+        total = graph.node("ReduceSum", errors, graph.ints(1), keepdims=1)
+        others = graph.node("Mul", graph.node("Sub", total, least), graph.constant(1 / (way - 1)))
+    margin = graph.node("Sub", others, least)
+    place = graph.node("ArgMax", graph.node("Reshape", margin, graph.ints(-1)), axis=0, keepdims=1)
+    columns = graph.node("Shape", margin, start=3, end=4)
+    top = graph.node("Div", place, columns)
+    left = graph.node("Sub", place, graph.node("Mul", top, columns))
+    return graph.node("Unsqueeze", graph.node("Concat", left, top, graph.ints(w, h), axis=0), graph.ints(0))

@@ -58,7 +58,7 @@ def explain(
     if isinstance(seen, FrnError):
         raise seen
     (prediction,) = classifier.predictions([seen])
-    prediction = dataclasses.replace(prediction, box=seen.box)
+    prediction = dataclasses.replace(prediction, box=seen.box, searched=bool(seen.whole))
     classifier, seen = classifier.answering(seen)
     assert isinstance(seen.source, Path)  # it was read from a file
     feature_map, key, subject = seen.maps, seen.key, seen.source

@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -53,18 +53,24 @@ class CachingFinder(Finder):
             if self._done:
                 job.progress(total, total)
 
-    def best(self, scaled: Scaled, scorer: ClassScorer, own: int | None = None) -> Box:
+    def best(self, scaled: Scaled, scorer: ClassScorer, own: int | None = None) -> Box | None:
         if self._job and self._total:
             self._job.progress(min(self._done, self._total - 1), self._total)
             self._done += 1
         return super().best(scaled, scorer, own)
 
     def maps(self, pixels: Pixels, scale: float) -> Maps:
+        return self._kept(pixels, scale, lambda: super(CachingFinder, self).maps(pixels, scale))
+
+    def look(self, pixels: Pixels) -> Maps:
+        return self._kept(pixels, None, lambda: super(CachingFinder, self).look(pixels))
+
+    def _kept(self, pixels: Pixels, scale: float | None, compute: Callable[[], Maps]) -> Maps:
         if self._job:
             self._job.check()
         key = hashlib.blake2b(pixels.tobytes(), digest_size=16).digest(), pixels.shape, scale
         if (maps := self._maps.get(key)) is None:
-            self._maps.put(key, maps := super().maps(pixels, scale))
+            self._maps.put(key, maps := compute())
         return maps
 
     def scaled_maps(self, path: Path) -> Scaled:
