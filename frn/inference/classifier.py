@@ -246,7 +246,7 @@ class Classifier:
         return self.finder.located(path, self.scorer.joined)
 
     def subjects(self, path: Path) -> list[Path]:
-        """Return the names of all subjects in a photo, best first: parts that are probably known and overlap little.
+        """Return the names of all subjects in a photo, best first: parts that are known and overlap little.
 
         A photo that has a box, or cannot be read, is returned unchanged.
         """
@@ -261,9 +261,7 @@ class Classifier:
         maps = np.stack([outcome.maps for outcome in read if isinstance(outcome, Embedded)])
         measures, rule = self.measures(maps, [None] * len(maps)), self.rule
         margin, _ = margins(*measures[:2])
-        # More likely than not: the threshold would accept many parts, of which a photo has far more than subjects. If
-        # `known` cannot be computed, all parts are subjects.
-        strangers = rule.known(measures) < max(rule.threshold, 0.5)
+        strangers = rule.known(measures) < rule.threshold
         # A part of a subject often has a larger margin than the subject, so larger boxes are preferred.
         ranks = np.argsort(-margin * np.sqrt([box.width for box in boxes]))
         ranked = [boxes[place] for place in ranks.tolist() if not strangers[place]]
