@@ -26,6 +26,8 @@ def any_size(features: bytes, where: str) -> bytes:
     nodes.remove(reshapes[0])
     made = {name for node in nodes for name in node.output}
     used = {name for node in nodes for name in node.input}
+    for constant in [constant for constant in graph.initializer if constant.name not in used]:
+        graph.initializer.remove(constant)  # onnxruntime would warn about it
     graph.input[0].name = next(name for name in ("m_images", "images") if name in used)
     graph.output[0].name = next(name for name in ("m_maps", "feature_map") if name in made)
     images, maps = (values[0].type.tensor_type.shape.dim for values in (graph.input, graph.output))
