@@ -169,25 +169,23 @@ class Classifier:
         return notes
 
     def _choose(self, listed: State) -> list[FrnError]:
-        """Enroll classes, and search for subjects if leave-one-out says that it gains.
+        """Enroll classes, and search for subjects if leave-one-out gains two examples; a single one is chance.
 
         Both ways, the example photos are classified like new ones: whole, or their subjects.
         """
         self._enroll(replace(listed, search="none"))
         examples = [s for entry in self.state.classes if len(entry.supports) > 1 for s in entry.supports]
         examples = examples[:: stride(len(examples), "one")]
-        rates = []
+        right, why = [0, 0], "leave-one-out needs two classes, one of them with two photos"
         if len(self.names) > 1 and examples:
             whole = self.finder.left_out(
                 self.state, examples, [*self.classes.values()], self.head, self.example_maps(), self.store, whole=True
             )
             notes = self._enroll(replace(listed, search="one"))
             assert self.left_out is not None  # it has been enrolled
-            rates = [float((errors.argmin(1) == labels).mean()) for errors, labels, *_ in (whole, self.left_out)]
-        why = "leave-one-out needs two classes, one of them with two photos"
-        if rates:
-            why = f"leave-one-out is right for {rates[1]:.0%} of the examples with it, {rates[0]:.0%} without"
-        if not rates or rates[1] <= rates[0]:
+            right = [int((errors.argmin(1) == labels).sum()) for errors, labels, *_ in (whole, self.left_out)]
+            why = f"leave-one-out is right for {right[1]} of {len(examples)} examples with it, {right[0]} without"
+        if right[1] - right[0] < 2:
             return [*self._enroll(replace(listed, search="none")), FrnError(f"subjects are not searched for: {why}")]
         return [*notes, FrnError(f"subjects are searched for: {why}")]
 

@@ -218,6 +218,18 @@ def test_the_library_finds_subjects_in_files_and_in_memory(
         FewShotClassifier(find="two").fit(members)  # type: ignore[arg-type]
 
 
+def test_a_box_on_something_else_is_named(photos: dict[str, list[tuple[Path, Box]]], tmp_path: Path) -> None:
+    rows = ["path,label,x,y,width,height"]
+    for name, own in photos.items():
+        for place, (path, box) in enumerate(own):
+            if (name, place) == ("moth 1", 2):  # the corner that is farthest from the moth
+                box = Box(0 if box.left > 215 else 430, 0 if box.top > 115 else 230, 170, 170)
+            rows.append(f"{path},{name},{','.join(map(str, box))}")
+    (table := tmp_path / "classes.csv").write_text("\n".join(rows))
+    said = " ".join(run("enroll", table, "--out", tmp_path / "moths.frn.json", "--find", "one").output.split())
+    assert re.findall(r"check the box (\S+ \S+)", said) == ["moth 1/2.png#xywh=" + rows[7].split(",", 2)[2]]
+
+
 @pytest.mark.parametrize("small", [True, False])
 def test_auto_searches_if_subjects_are_small(
     photos: dict[str, list[tuple[Path, Box]]], tmp_path: Path, small: bool
