@@ -75,6 +75,7 @@ Scaled = tuple[Pixels, Maps, tuple[int, int]]
 """Pixels of a photo that is scaled down, its map (H, W, d), and its full width and height."""
 Fractions = tuple[float, float, float, float]
 """Left and top edge, width and height of a part of a photo, as fractions of the photo's width and height."""
+WHOLE: Fractions = (0.0, 0.0, 1.0, 1.0)
 
 
 class Finder:
@@ -97,8 +98,8 @@ class Finder:
     def box(self, path: Path, scorer: ClassScorer, own: int | None = None) -> Path:
         """Return a photo's name with the box of its subject, or without one if the whole photo has the largest margin.
 
-        A photo that has a box is returned unchanged. With `own`, the window is that which this class explains best,
-        compared with the others. Raises FrnError if the photo cannot be read.
+        A photo that has a box is returned unchanged. With `own`, the subject is the part that this class explains best,
+        compared with the others, and not the whole photo. Raises FrnError if the photo cannot be read.
         """
         if split_box(path)[1] is not None:
             return path
@@ -112,13 +113,18 @@ class Finder:
         return self.best(self.scaled(np.asarray(small), image.size), scorer)
 
     def best(self, scaled: Scaled, scorer: ClassScorer, own: int | None = None) -> Box | None:
-        """Return the part with the largest margin, in pixels of the photo; None is the whole photo."""
+        """Return the part with the largest margin, in pixels of the photo; None is the whole photo.
+
+        With `own`, a part is returned that is not the whole photo.
+        """
         pixels, maps, size = scaled
         parts = [parts[margin.argmax()] for margin, parts in self.windows(maps, scorer, own)]
-        looks = np.stack([self.look(pixels), *(self.look(cut(pixels, part)) for part in parts)])
-        errors = scorer.class_error(looks).astype(np.float64)
-        best = int(margins(errors, energy(looks), own)[0].argmax())
-        return pixel_box(parts[best - 1], size) if best else None
+        looks = [self.look(cut(pixels, part)) for part in parts]
+        if own is None:  # in a class with boxes, the subject is a part of the photo
+            parts, looks = [WHOLE, *parts], [self.look(pixels), *looks]
+        errors, energies = scorer.class_error(np.stack(looks)).astype(np.float64), energy(np.stack(looks))
+        part = parts[margins(errors, energies, own)[0].argmax()]
+        return pixel_box(part, size) if part is not WHOLE else None
 
     def look(self, pixels: Pixels) -> Maps:
         """Return the map (r, d) of a part of a photo, read like a photo."""
@@ -178,15 +184,11 @@ class Finder:
             text = json.dumps([FIND_VERSION, self.extractor.sha256, repr(self.extractor.prior), seeds, own, key])
             where = "box-" + hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
             if store and (kept := store.get_bytes(self.extractor.sha256, where)):
-                box = json.loads(kept)
-                return replace(support, path=Path(box_name(str(support.path), Box(*box))), key="") if box else support
-            try:
-                path = self.box(support.path, scorer, own)
-            except FrnError:  # reading it will say why
-                return support
-            if store:
-                store.put_bytes(self.extractor.sha256, where, json.dumps(split_box(path)[1]).encode())
-            return replace(support, path=path, key="") if path != support.path else support
+                return replace(support, path=Path(box_name(str(support.path), Box(*json.loads(kept)))), key="")
+            path = self.located(support.path, scorer, own)
+            if store and (box := split_box(path)[1]) is not None:
+                store.put_bytes(self.extractor.sha256, where, json.dumps(box).encode())
+            return replace(support, path=path, key="")
 
         entries = (
             replace(entry, supports=tuple(named(support, own) for support in entry.supports))
