@@ -78,8 +78,8 @@ class Answer(Struct, kw_only=True, forbid_unknown_fields=True):
     box: Annotated[
         tuple[int, int, int, int] | UnsetType | None,
         Meta(
-            description="Left, top, width and height of the subject in pixels of the upright photo (`--find`); `null` "
-            "if the whole photo was classified."
+            description="Left, top, width, height of the subject in pixels of the upright photo (`--find`); `null`: "
+            "whole photo."
         ),
     ] = UNSET
     key: Annotated[Name, Meta(description="Hash of the photo's content (`--out`).")] = UNSET
