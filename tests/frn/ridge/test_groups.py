@@ -155,3 +155,11 @@ def test_the_number_of_groups_is_between_one_and_the_number_of_photos(monkeypatc
     for count in (0, -1, 5):
         with pytest.raises(FrnError, match=rf"^4 different photos cannot form {count} groups$"):
             group(maps, looks(maps), PRIOR, count)
+
+
+def test_a_hard_draw_gives_the_recorded_groups() -> None:
+    """Fewer or more rounds, or another alpha in them, give other groups."""
+    maps, _ = draw((12, 20, 9, 15), 2.0)
+    first = [0, 1, 3, 7, 8, 10, 14, 16, 17, 21, 22, 23, 27, 29, 31, 32, 33, 34, 36, 38, 41, 45, 46, 47, 49, 52, 53]
+    recorded = np.isin(np.arange(len(maps)), first)
+    assert adjusted_rand_score(recorded, as_labels(group(maps, looks(maps), PRIOR, 4), len(maps))) > 0.9
