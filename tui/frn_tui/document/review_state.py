@@ -267,6 +267,7 @@ def records(items: Sequence[Reviewed], state: State) -> Iterator[Record | Unread
             near_copy_of=near,
             transductive=answer.get("transductive", False),
             box=Box(*answer["box"]) if "box" in answer else None,
+            searched=state.search != "none",
         )
         yield answer_of(item.path, prediction, final=item.said)
 
