@@ -14,6 +14,8 @@ import pytest
 from frn_tui.app import FrnApp
 from frn_tui.dialogs.dialogs import Choose, matching
 from frn_tui.terminal.marks import WAITING
+from frn_tui.widgets.gallery import Gallery
+from frn_tui.widgets.preview import Preview
 from rich.style import Style
 from textual._compositor import Compositor
 from textual._context import visible_screen_stack
@@ -92,9 +94,16 @@ class Driver:
         raise AssertionError("it did not happen in time")
 
     async def idle(self) -> None:
-        """Wait until no work is in progress."""
+        """Wait until no work is in progress, and all pictures on the screen have been requested and have arrived."""
         await self.pilot.pause()
-        await self.until(lambda: not any(worker.is_running for worker in self.app.workspace.workers))
+        await self.until(
+            lambda: (
+                not any(worker.is_running for worker in self.app.workspace.workers)
+                and not any(gallery._asking for gallery in self.app.screen.query(Gallery))
+                and not any(preview._wanting for preview in self.app.screen.query(Preview))
+                and not self.app._wanted
+            )
+        )
         await self.pilot.pause()
 
     async def keys(self, *keys: str) -> None:

@@ -197,6 +197,7 @@ class Gallery(ScrollView, can_focus=True):
         # Maximum number of images in memory
         self._pictures: LRUCache[str, tuple[RenderPreview, Picture]] = LRUCache(512)
         self._asked: list[RenderPreview] = []
+        """Requests without a picture yet; one that could not be rendered is not repeated."""
         self._asking = False
 
     @property
@@ -241,7 +242,11 @@ class Gallery(ScrollView, can_focus=True):
     def provide(self, request: RenderPreview, picture: Picture | None) -> None:
         if picture is not None:
             graphics_of(self.app).send(picture)
+            self._asked = [other for other in self._asked if other != request]
+            self._pictures.discard(request.path)  # Textual's cache keeps the first value of a key
             self._pictures[request.path] = request, picture
+            if (request.columns, request.rows) != self._tile:  # the tiles have changed their size since
+                self._want()
             self._refresh_item(self._shown.get(request.path))
 
     def select(self, paths: Iterable[str]) -> None:

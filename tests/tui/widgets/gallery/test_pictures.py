@@ -1,6 +1,7 @@
 """Images that the gallery requests, and its appearance."""
 
 from frn_tui.client.protocol import RenderPreview
+from frn_tui.terminal.rendered_picture import Picture
 from frn_tui.widgets.gallery import Gallery, GalleryItem
 
 from tests.tui.widgets.gallery.conftest import (
@@ -64,6 +65,30 @@ async def test_a_changed_file_is_classified_again(play: Play, gallery: Gallery) 
     gallery.scroll_to(y=0, animate=False)
     await pilot.pause()
     assert [asked(want) for want in wants(told)[before:]] == [paths(0)]
+
+
+async def test_a_picture_is_requested_again_if_an_old_size_or_an_old_content_came_last(
+    play: Play, gallery: Gallery
+) -> None:
+    pilot, told = await play(gallery, size=(WIDE, HIGH))
+    gallery.set_items(items(2))
+    await pilot.pause()
+    gallery.provide(*picture(paths(0)[0]))
+    gallery.tile_width = 30
+    await pilot.pause()
+    for request in wants(told)[-1].requests:
+        gallery.provide(
+            request, Picture("half", request.columns, request.rows, bytes(6 * request.columns * request.rows))
+        )
+    gallery.set_items(items(2))
+    await pilot.pause()
+    assert len(wants(told)) == 2  # the new pictures have replaced the old one
+    gallery.provide(*picture(paths(0)[0]))
+    await pilot.pause()
+    assert [asked(want) for want in wants(told)[2:]] == [paths(0)]
+    gallery.set_items([*items(1), GalleryItem(paths(1)[0], "new", "another key")])
+    await pilot.pause()
+    assert asked(wants(told)[-1]) == paths(0, 1)
 
 
 async def test_image_appears_in_its_tile(play: Play, gallery: Gallery, styles: Styles) -> None:
