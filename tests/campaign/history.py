@@ -304,12 +304,15 @@ def clear_caches(world: World, draw: random.Random) -> None:
 # Questions.
 
 
+LOOKS = ([], [], ["--tta", "hflip"], ["--tta", "auto"], ["--find", "one"], ["--find", "auto"])
+
+
 def _classes(world: World, draw: random.Random) -> tuple[Path, list[str]]:
-    """Return classes, and the option that names their model."""
+    """Return classes, and options that name their model and how photos are looked at."""
     table, packed = world.home / "t.csv", world.home / "birds.zip"
     match draw.choice(["folder", "folder", "project", "project", "project", "table", "zip"]):
         case "project" if world.projects:
-            return draw.choice(world.projects), draw.choice([[], [], ["--tta", "hflip"]])
+            return draw.choice(world.projects), draw.choice(LOOKS)
         case "table" if world.examples:
             rows = [f"{path},{path.parent.name}" for path in world.examples]
             gone = f"{world.home / 'birds' / 'jay' / 'gone.png'},jay"
@@ -318,7 +321,7 @@ def _classes(world: World, draw: random.Random) -> tuple[Path, list[str]]:
         case "zip" if (world.home / "birds").exists():
             shutil.make_archive(str(packed.with_suffix("")), "zip", world.home / "birds")
             return packed, ["--model", "conv4"]
-    return world.home / "birds", ["--model", draw.choice(["conv4", "tiny"]), *draw.choice([[], ["--tta", "hflip"]])]
+    return world.home / "birds", ["--model", draw.choice(["conv4", "tiny"]), *draw.choice(LOOKS)]
 
 
 def _run(*words: object) -> Callable[[App], object]:
@@ -347,8 +350,7 @@ def explain(world: World, draw: random.Random) -> None:
 
 def enroll(world: World, draw: random.Random) -> None:
     out, (classes, options) = world.home / draw.choice(PROJECTS), _classes(world, draw)
-    words = ["enroll", classes, "--out", out, "--replace", "--json", *options[:2]]
-    world.compare(_run(*[word for word in words if word not in ("--tta", "hflip")]), out)
+    world.compare(_run("enroll", classes, "--out", out, "--replace", "--json", *options), out)
 
 
 def group(world: World, draw: random.Random) -> None:
