@@ -162,7 +162,7 @@ class Explanation:
         best, other, parts = self.best, self.other, self.parts()
         boxes = [part.box for part in parts if part.share > 0]
         named = {1: "part 1", 2: "parts 1 and 2"}.get(len(boxes), f"parts 1 to {len(boxes)}")
-        makes, them = ("make", "them") if len(boxes) > 1 else ("makes", "it")
+        makes, them = ("make", "these parts") if len(boxes) > 1 else ("makes", "this part")
         share = sum(part.share for part in parts[: len(boxes)])
         answer = f"unknown; nearest {best.name}" if unknown else best.name
         explains = f"{best.name} explains {best.explained(*boxes):.0%} of {them}"

@@ -104,7 +104,9 @@ def draw(
             for place, source in enumerate(one.sources(part.box)):
                 along = x + place * (TILE + GAP)
                 tile(source.photo.path, source.box, along, y)
-                write(along, y + TILE + 2, f"{source.share:.0%} {shown(source.photo.path.name)}", TILE, FAINT, SMALL)
+                write(
+                    along, y + TILE + 2, f"{source.share:.0%} from {shown(source.photo.path.name)}", TILE, FAINT, SMALL
+                )
             along = x + 3 * (TILE + GAP)
             write(along, y + TILE // 2 - LINE, f"{one.explained(part.box):.0%}", SAID, INK, BIG)
             write(along, y + TILE // 2 + 4, "explained", SAID, FAINT, SMALL)

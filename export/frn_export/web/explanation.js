@@ -139,7 +139,7 @@ function sentence(parts, best, other, unknown) {
   const makes = many ? "make" : "makes";
   const share = sum(parts.slice(0, boxes.length).map((part) => part.share));
   const answer = unknown ? `unknown; nearest ${best.name}` : best.name;
-  const explains = `${best.name} explains ${percent(best.explained(boxes))} of ${many ? "them" : "it"}`;
+  const explains = `${best.name} explains ${percent(best.explained(boxes))} of ${many ? "these parts" : "this part"}`;
   if (!other) return `${answer}: ${named} ${makes} up ${percent(share)} of what it explains; ${explains}`;
   const held = share <= 1 ? `${makes} up ${percent(share)} of the decision` : `outweigh${many ? "" : "s"} the rest`;
   const text = `${answer} rather than ${other.name}: ${named} ${held}; ${explains}, ${other.name} ${percent(other.explained(boxes))}`;

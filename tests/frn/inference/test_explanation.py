@@ -141,7 +141,7 @@ def test_parts_are_neighbouring_cells_with_the_largest_shares() -> None:
         (Box(5, 0, 1, 1), -5),
     ]
     assert found.sentence() == (
-        "a rather than b: parts 1 and 2 outweigh the rest; a explains 89% of them, b 51%; part 3 speaks for b"
+        "a rather than b: parts 1 and 2 outweigh the rest; a explains 89% of these parts, b 51%; part 3 speaks for b"
     )
     assert found.sentence(unknown=True).startswith("unknown; nearest a rather than b: ")
 
@@ -166,7 +166,7 @@ def test_example_parts_of_a_photo_do_not_overlap() -> None:
 def test_single_class_is_compared_with_reconstructing_nothing() -> None:
     found = compare(rebuilt(np.full((2, 2), 1.0)), None, 2.0, 4)
     assert found.margin == 16
-    assert "make up 75% of what it explains; a explains 89% of them" in found.sentence()
+    assert "make up 75% of what it explains; a explains 89% of these parts" in found.sentence()
 
 
 def test_class_without_other_examples_rebuilds_nothing() -> None:
