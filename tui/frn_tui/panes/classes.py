@@ -20,9 +20,9 @@ from frn_tui.terminal.text import count_of, display_name
 from frn_tui.widgets.lists import ClassList, ClassRow
 
 STEPS = (
-    ". shows the next answer",
-    "a adds your own folders, one per class",
-    "p classifies your own photo",
+    "press . to see the next",
+    "press a to add your own folders, one per class",
+    "press p to classify your own photo",
 )
 SHARPER = "sharp photos: frn-tui --web, or kitty, Ghostty, WezTerm, foot"
 """Shown if the terminal cannot draw pixels. `--web` says which extra it needs."""
@@ -172,7 +172,7 @@ class Guide(Static):
         if self._done == len(STEPS):
             self.context.change(guided=True)
             self.display = False
-        lines = [f"{'✓' if number <= self._done else number} {step}" for number, step in enumerate(STEPS, 1)]
+        lines = [f"{'✓' if number <= self._done else '·'} {step}" for number, step in enumerate(STEPS, 1)]
         if self.context.mode in MODES:
             lines.append(f"\n{SHARPER}")
         self.update(Text("\n".join(lines)))
