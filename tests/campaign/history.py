@@ -304,7 +304,7 @@ def clear_caches(world: World, draw: random.Random) -> None:
 # Questions.
 
 
-LOOKS = ([], [], ["--tta", "hflip"], ["--tta", "auto"], ["--find", "one"], ["--find", "auto"])
+LOOKS: tuple[list[str], ...] = ([], [], ["--tta", "hflip"], ["--tta", "auto"], ["--find", "one"], ["--find", "auto"])
 
 
 def _classes(world: World, draw: random.Random) -> tuple[Path, list[str]]:
