@@ -265,7 +265,7 @@ def by_distance(support: Maps, query: Maps) -> Maps:
 def on_a_line(**classes: list[float]) -> Classifier:
     """Enroll photos whose maps are single numbers; the number is also the content key."""
     photos = {name: [Support(Path(f"{x:g}"), f"{x:g}", 1, 1) for x in places] for name, places in classes.items()}
-    extractor: Any = SimpleNamespace(shape=(1, 1), where="m.onnx", method="proto", head=None)
+    extractor: Any = SimpleNamespace(shape=(1, 1), where="m.onnx", method="proto", head=None, closer=None)
     classifier = Classifier(extractor, other=OtherHead("proto", by_distance))
     maps = {f"{x:g}": np.full((1, 1), x) for places in classes.values() for x in places}
     classifier.adopt(build_state(photos.items())[0], maps)

@@ -55,11 +55,11 @@ class Options(OptionList):
 
 
 class Palette(CommandPalette):
-    """The command palette; once closed, it ignores a second Enter and a late search."""
+    """The command palette; it cannot be closed before it is open, and then ignores a second Enter and a late search."""
 
     def dismiss(self, result: None = None) -> AwaitComplete:
         self._cancel_gather_commands()
-        return super().dismiss(result) if self.app.screen is self else AwaitComplete()
+        return super().dismiss(result) if self.app.screen is self and self.is_mounted else AwaitComplete()
 
     def _gather_commands(self, search_value: str) -> None:  # type: ignore[override]
         if self.app.screen is self:
