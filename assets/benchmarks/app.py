@@ -139,7 +139,7 @@ class Lab:
             with self._start(*APP) as terminal:
                 paint.append(terminal.until("frn-tui"))
                 ready.append(terminal.until(DEFAULT_MODEL))
-                terminal.until("explained, unknown")
+                terminal.until("known, unknown")
                 terminal.settle()
                 below = terminal.below
                 terminal.press(b"\x11")
@@ -184,7 +184,7 @@ class Lab:
             terminal.settle()
             yield from self._questions(terminal)
         with self._start(*APP) as terminal:  # a new start has nothing unsaved, so the app does not ask
-            terminal.until("explained, unknown")
+            terminal.until("known, unknown")
             terminal.settle()
             self._add(terminal, self.photos.extra)
             terminal.until("Adding")
