@@ -26,6 +26,7 @@ from frn.inference.enrollment import listed_state
 from frn.inference.explanation import Explanation, explain
 from frn.models.zoo import DEFAULT_MODEL, resolve
 from frn.projects.class_files import class_files
+from frn.projects.copies import find_copies, without_copies
 from frn.projects.project import Document, ModelReference, Project, load_project, save_project
 from frn.projects.session import (
     Duplicate,
@@ -35,9 +36,7 @@ from frn.projects.session import (
     build_state,
     check_threshold,
     describe_copies,
-    find_copies,
     with_unused,
-    without_copies,
 )
 from frn.system.files import write_atomically
 

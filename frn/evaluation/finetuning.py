@@ -19,7 +19,7 @@ from frn.evaluation.accuracy import Accuracy, summarise
 from frn.features.extractor import Embedded, Extractor
 from frn.features.feature_cache import FeatureStore, Maps
 from frn.inference.enrollment import listed_state, usable_examples
-from frn.projects.session import without_copies
+from frn.projects.copies import without_copies
 from frn.ridge.enrolment import Array, ClassScorer, Floats, pool_rows
 from frn.ridge.tuning import Prior, tune_by_leave_one_out
 from frn.ridge.unequal import enroll_all

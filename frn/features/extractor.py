@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from frn.errors import FrnError, shorten
-from frn.features.feature_cache import FeatureStore, Maps, content_key, stamp_of
+from frn.features.feature_cache import FeatureStore, Maps, content_key
 from frn.features.onnx_runtime import MAX_BYTES, Device, ForeignModel, OwnModel, Session, parse_json
 from frn.images.boxes import Box
 from frn.images.near_copies import look
 from frn.images.opening import decode_crop, read_file
+from frn.images.stamps import stamp_of
 from frn.images.transforms import EvaluationTransform, Pixels
 from frn.models.header import ModelConfig
 from frn.ridge.parameters import HeadParameters

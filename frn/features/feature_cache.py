@@ -4,7 +4,7 @@ The cache is one SQLite file in the user's cache folder. A row is keyed by extra
 (hash of its bytes), so a changed photo or another model never matches an old row. If the cache is damaged, locked, full
 or not permitted, results are the same, only slower; deleting it is always safe. Every row has a checksum; a damaged row
 is computed again and replaced. A file that is not marked as ours is left alone. The keys of photos are also kept by
-path, so that a file is not read again until its stamp (`stamp_of`) changes.
+path, so that a file is not read again until its stamp (`images.stamps.stamp_of`) changes.
 
 Maps are stored in float32 as computed, after the image's perceptual hash, so a cached result is identical to a fresh
 one to the last bit.
@@ -25,9 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.errors import FrnError
-from frn.images.boxes import split_box
 from frn.images.near_copies import BYTES as LOOK
-from frn.system.archives import find_zip, zip_around
 from frn.system.caches import APPLICATION, FEATURES, is_feature_store, make_cache_folder
 from frn.system.processes.forks import after_fork
 
@@ -74,26 +72,6 @@ _INHERITED: list[object] = []
 def content_key(data: bytes) -> str:
     """Return the key of an image: a hash of its bytes, independent of its name."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
-
-
-def stamp_of(path: Path) -> str | None:
-    """Return a text that differs once the file of a photo has changed, or None if there is no such file.
-
-    No program can set the time of a file's last change of status, so even a copy with the same size and modification
-    time has another stamp. On Windows, which has no such time, it is that of the file's creation.
-    """
-    file = split_box(path)[0]
-    try:
-        if not file.exists():
-            if (inside := find_zip(file)) is None or inside[1] not in inside[0].files:
-                return None
-            file = zip_around(file) or file
-        status = file.stat()
-    except FrnError:  # a damaged zip
-        return ""
-    except OSError:
-        return None
-    return f"{status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
 
 
 class FeatureStore:

@@ -35,6 +35,9 @@ SUB_IFDS, SUBFILE_TYPE, DNG_VERSION = 0x014A, 0x00FE, 0xC612
 MAX_ENTRIES = 512
 
 HEIF_EXTENSIONS = frozenset({".heic", ".heif", ".hif"})
+EXTENSIONS = HEIF_EXTENSIONS | set(
+    ".jpg .jpeg .jpe .jfif .mpo .png .webp .avif .bmp .gif .tif .tiff .ppm .pgm".split()  # noqa: SIM905
+)
 HEIF_BRANDS = frozenset({b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"})
 """Values of bytes 8 to 12. AVIF may start the same way, but lists itself among the compatible brands."""
 HEIF = "HEIF"

@@ -17,17 +17,12 @@ from frn.errors import FrnError
 from frn.images.boxes import split_box
 from frn.images.decoding import DecodeRequest, decode_in_process
 from frn.images.depth import ShallowDataWarning, say
-from frn.images.kinds import HEIF_EXTENSIONS
 from frn.images.transforms import EvaluationTransform, Pixels
 from frn.system.archives import read_whole
 from frn.system.hardware import cores
 from frn.system.processes.forks import after_fork
 from frn.system.processes.messages import Message, convert
 from frn.system.processes.sandbox import Answer, SandboxedWorker, WorkerKilledError
-
-EXTENSIONS = HEIF_EXTENSIONS | set(
-    ".jpg .jpeg .jpe .jfif .mpo .png .webp .avif .bmp .gif .tif .tiff .ppm .pgm".split()  # noqa: SIM905
-)
 
 MAX_BYTES = 256 * 1024 * 1024
 QUICK_BYTES = 8 << 20

@@ -52,7 +52,8 @@ from frn.inference.unknown import (
     explained,
     stride,
 )
-from frn.projects.session import State, Support, describe_copies, without_copies
+from frn.projects.copies import without_copies
+from frn.projects.session import State, Support, describe_copies
 from frn.ridge.enrolment import Array, EnrolledClass, Floats
 from frn.ridge.parameters import HeadParameters, probabilities
 from frn.ridge.tuning import with_gamma
@@ -107,7 +108,7 @@ class Classifier:
         self.leave_one_out: dict[str, Shares] = {}
         self.looks: dict[str, bytes] = {}
         self.copies: dict[str, str] = {}
-        """Photos of the classes that are not used, because they are copies (`session.find_copies`)."""
+        """Photos of the classes that are not used, because they are copies (`copies.find_copies`)."""
         self._looks: tuple[State, list[tuple[Looks, list[Support]]]] | None = None
         """The looks and the examples of each class, of this state."""
         self._scorer: Scorer | None = None

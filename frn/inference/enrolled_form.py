@@ -107,7 +107,7 @@ def store_head(store: FeatureStore | None, state: State, extractor: Extractor, t
 
 
 def stored_copies(store: FeatureStore | None, state: State, extractor: Extractor) -> dict[str, str] | None:
-    """Return the copies among all examples of a state (`session.find_copies`), or None if they are not stored."""
+    """Return the copies among all examples of a state (`copies.find_copies`), or None if they are not stored."""
     key = "copies-" + classes_key(state, extractor)
     copies = from_bytes(store.get_bytes(extractor.sha256, key) if store else None, key, dict[str, str])
     return copies if copies is not None and {*copies, *copies.values()} <= state.holders().keys() else None

@@ -24,15 +24,8 @@ from frn.inference.enrolled_form import (
     stored_head,
 )
 from frn.inference.unknown import Shares, explained, stride
-from frn.projects.session import (
-    ClassEntry,
-    State,
-    Support,
-    build_state,
-    describe_copies,
-    find_copies,
-    in_two_classes,
-)
+from frn.projects.copies import find_copies
+from frn.projects.session import ClassEntry, State, Support, build_state, describe_copies, in_two_classes
 from frn.ridge.enrolment import Array, EnrolledClass, energy, enroll, left_out_location_error
 from frn.ridge.parameters import HeadParameters
 from frn.ridge.tuning import tune_classes

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from frn.errors import FrnError
 from frn.images.boxes import split_box
-from frn.images.kinds import RAW, RAW_NAMES
-from frn.images.opening import EXTENSIONS
+from frn.images.kinds import EXTENSIONS, RAW, RAW_NAMES
 from frn.projects.names import natural_order, normal
 from frn.system.archives import find_zip
 from frn.system.caches import TAG

@@ -1,19 +1,20 @@
 """Learned parameters alpha, beta and gamma of the FRN head (Eq. 5-9), and what follows from them.
 
 These are lambda, rho and probabilities. The torch head, the numpy enrolment and the ONNX graph all use this module,
-which does not need torch.
+which does not need torch. The terminal app reads parameters before its first paint, so numpy is imported late.
 """
 
 import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from frn.errors import FrnError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 MAX_PARAMETER = {"alpha": 50.0, "beta": 50.0, "gamma": 1e5}
 """Largest plausible magnitude of a learned parameter; with larger ones, classes cannot be enrolled."""
@@ -77,8 +78,10 @@ def temperature(gamma: float, shots: float) -> float:
     return gamma * math.sqrt(shots / USUAL_SHOTS)
 
 
-def probabilities(errors: NDArray[np.floating], gamma: float) -> NDArray[np.float64]:
+def probabilities(errors: "NDArray[np.floating]", gamma: float) -> "NDArray[np.float64]":
     """Return the softmax over classes of -gamma times the errors (Eq. 9), in float64: (..., way) to (..., way)."""
+    import numpy as np
+
     logits = -gamma * errors.astype(np.float64)
     weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return weights / weights.sum(axis=-1, keepdims=True)

@@ -8,9 +8,10 @@ import pytest
 from PIL import Image
 
 from frn.errors import FrnError
-from frn.features.feature_cache import content_key, stamp_of
+from frn.features.feature_cache import content_key
 from frn.images.boxes import Box, box_name, split_box
 from frn.images.opening import open_image
+from frn.images.stamps import stamp_of
 from frn.projects.folder_tree import looks_like_image
 from frn.projects.session import Support
 from tests import processes

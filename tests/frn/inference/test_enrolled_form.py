@@ -15,7 +15,8 @@ import pytest
 from frn.errors import FrnError
 from frn.estimator.loading import load_extractor
 from frn.features.extractor import Extractor
-from frn.features.feature_cache import FeatureStore, stamp_of
+from frn.features.feature_cache import FeatureStore
+from frn.images.stamps import stamp_of
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.enrolled_form import (
     EnrolledForm,

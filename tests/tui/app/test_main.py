@@ -37,6 +37,15 @@ def test_arguments_that_cannot_be_opened_fail_before_the_app_starts(tmp_path: Pa
         assert len(result.stderr.splitlines()) == 1
 
 
+def test_the_first_paint_needs_no_numpy() -> None:
+    code = (
+        "import sys; from frn_tui.app import FrnApp\n"
+        "FrnApp._begin = FrnApp.exit; FrnApp().run(headless=True)\n"
+        "assert not {'numpy', 'torch', 'PIL', 'onnxruntime'} & set(sys.modules)"
+    )
+    assert (result := processes.run([sys.executable, "-c", code])).returncode == 0, result.stderr
+
+
 def test_help_and_version_do_not_import_the_app() -> None:
     code = (
         "import sys; from frn_tui.main import run\n"

@@ -12,7 +12,8 @@ from typing import Literal, cast
 from frn.errors import FrnError
 from frn.features.extractor import Embedded as Found
 from frn.features.extractor import Extractor, Tta
-from frn.features.feature_cache import FeatureStore, Maps, stamp_of
+from frn.features.feature_cache import FeatureStore, Maps
+from frn.images.stamps import stamp_of
 from frn.inference.scorers import OtherHead
 from frn.models.zoo import require_exported, resolve
 from frn.projects.session import Support

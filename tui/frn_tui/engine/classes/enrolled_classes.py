@@ -20,7 +20,8 @@ from frn.inference.enrollment import Enrollment, Keys, keys_of
 from frn.inference.explanation import weights_of
 from frn.inference.scorers import Comparison, Reconstruction
 from frn.inference.unknown import Shares, stride
-from frn.projects.session import ClassEntry, KnownCopies, ProjectHead, State, find_copies, without, without_copies
+from frn.projects.copies import KnownCopies, find_copies, without_copies
+from frn.projects.session import ClassEntry, ProjectHead, State, without
 from frn.ridge.enrolment import Array, Floats, energy
 from frn.ridge.parameters import probabilities
 from frn.system.lru import ByteLimitedCache
@@ -56,7 +57,7 @@ class EnrolledClasses:
         self._class_errors, self._errors_of = ClassErrors(), (0.0, 0.0)
         """Errors of the classes, and alpha and beta with which they were enrolled."""
         self._copies: tuple[list[Keys], dict[str, str]] = [], {}
-        """The examples of all classes, and those that are not used (`session.find_copies`)."""
+        """The examples of all classes, and those that are not used (`copies.find_copies`)."""
         self._known = KnownCopies()
         self._means: dict[Keys, Array] = {}
         """Mean location of each example, (k, d), by the keys of its class."""

@@ -11,8 +11,9 @@ import numpy as np
 
 from frn.errors import FrnError
 from frn.features.extractor import Embedded, Extractor
-from frn.features.feature_cache import Maps, stamp_of
+from frn.features.feature_cache import Maps
 from frn.images.boxes import Box, split_box
+from frn.images.stamps import stamp_of
 from frn.images.transforms import Pixels
 from frn.inference.classifier import Classifier, LeftOut
 from frn.inference.enrolled_form import EnrolledForm, classes_key

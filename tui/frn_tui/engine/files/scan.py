@@ -11,7 +11,8 @@ from pathlib import Path
 from frn.errors import FrnError
 from frn.features.feature_cache import content_key
 from frn.images.boxes import split_box
-from frn.images.opening import EXTENSIONS, read_file
+from frn.images.kinds import EXTENSIONS
+from frn.images.opening import read_file
 from frn.projects.class_files import class_files, is_file_of_classes, readings
 from frn.projects.class_table import is_table
 from frn.projects.folder_tree import Check, identity, list_entries, looks_like_image, photos_below
