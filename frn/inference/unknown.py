@@ -151,7 +151,7 @@ def fit(known: Shares, unknown: Shares) -> tuple[Shares, float]:
     sides = [side for side in (known, unknown) if len(side)]
     mean = np.mean([side.mean(0) for side in sides], axis=0)
     spread = np.sqrt(np.mean([side.var(0) for side in sides], axis=0))
-    used = spread > 1e-6 * (1 + np.abs(mean))
+    used = spread > 1e-4 * (1 + np.abs(mean))
     scale = np.where(used, spread, 1)
     if not len(unknown):
         weights = SUM * FIRST * used / scale

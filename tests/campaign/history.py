@@ -429,7 +429,9 @@ def doors_agree(world: World, draw: random.Random) -> None:
             np.testing.assert_allclose(shares, shares[0], atol=1e-4, err_msg=f"{line} {by_library} {by_app}")
             np.testing.assert_allclose(by_library[2][row][column], by_app[name][1], atol=1e-4)
         assert line["unknown"] == by_library[3][row] == answer["unknown"], (line, answer)
-        expected = None if line["known"] is None else pytest.approx(line["known"], abs=1e-3)
+        # where a head explains nothing, rounding decides which class is the best, and `known` depends on its centre
+        near = 1e-3 if line["explained"] > 1e-4 else 0.1
+        expected = None if line["known"] is None else pytest.approx(line["known"], abs=near)
         assert answer.get("known") == expected, (line, answer)
         assert set(line["probabilities"]) == set(by_app) == set(by_library[0])
 
