@@ -30,7 +30,7 @@ class ModelComparison:
     answers: Mapping[Path, str]
     """Label of each example by leave-one-out."""
     hits: Mapping[Path, bool]
-    """Whether each is right."""
+    """True for each example that is classified rightly."""
 
     @property
     def interval(self) -> tuple[float, float]:

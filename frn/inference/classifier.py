@@ -59,7 +59,7 @@ from frn.ridge.parameters import HeadParameters, probabilities
 from frn.ridge.tuning import with_gamma
 
 LeftOut = tuple[Array, NDArray[np.intp], Shares, Array, Shares]
-"""What `EnrolledForm.left_out` holds."""
+"""The arrays of `EnrolledForm.left_out`, in its order."""
 CHUNK = 64
 """Number of examples that are compared with all classes at once."""
 
