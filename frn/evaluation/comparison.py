@@ -49,7 +49,7 @@ def compare_models(
         classifier = Classifier(extractor, FeatureStore())
         classifier.enroll(classes)
         assert classifier.left_out is not None  # `enroll` has set it
-        labels = classifier.left_out[1]
+        labels = classifier.left_out.labels
         if not len(labels):
             raise FrnError("comparing models needs a class with at least two photos, because it uses leave-one-out")
         photos = [support.path for support in classifier.left_out_photos]

@@ -21,6 +21,7 @@ from frn.images.boxes import box_name, split_box
 from frn.images.near_copies import Looks, nearest_copies
 from frn.inference.enrolled_form import (
     EnrolledForm,
+    LeftOut,
     are_alike,
     as_project_head,
     form_key,
@@ -54,12 +55,10 @@ from frn.inference.unknown import (
 )
 from frn.projects.copies import without_copies
 from frn.projects.session import State, Support, describe_copies
-from frn.ridge.enrolment import Array, EnrolledClass, Floats
+from frn.ridge.enrolment import EnrolledClass, Floats
 from frn.ridge.parameters import HeadParameters, probabilities
 from frn.ridge.tuning import with_gamma
 
-LeftOut = tuple[Array, NDArray[np.intp], Shares, Array, Shares]
-"""The arrays of `EnrolledForm.left_out`, in its order."""
 CHUNK = 64
 """Number of examples that are compared with all classes at once."""
 
@@ -184,7 +183,7 @@ class Classifier:
             )
             notes = self._enroll(replace(listed, search="one"))
             assert self.left_out is not None  # it has been enrolled
-            right = [int((errors.argmin(1) == labels).sum()) for errors, labels, *_ in (whole, self.left_out)]
+            right = [whole.right, self.left_out.right]
             why = f"leave-one-out is right for {right[1]} of {len(examples)} examples with it, {right[0]} without"
         if right[1] - right[0] < 2:
             return [*self._enroll(replace(listed, search="none")), FrnError(f"subjects are not searched for: {why}")]
@@ -306,11 +305,11 @@ class Classifier:
     def left_out_answers(self) -> tuple[NDArray[np.intp], float]:
         """Return the labels (n,) of the examples for leave-one-out, and the share of them that gets a second look."""
         assert self.left_out is not None  # there are classes
-        answers = self.left_out[0].argmin(1)
+        answers = self.left_out.errors.argmin(1)
         if self.closer is None or self.closer.left_out is None or not self.sure:
             return answers, 0.0
-        unsure = probabilities(self.left_out[0], self.head.gamma).max(1) < self.sure
-        return np.where(unsure, self.closer.left_out[0].argmin(1), answers), float(unsure.mean())
+        unsure = probabilities(self.left_out.errors, self.head.gamma).max(1) < self.sure
+        return np.where(unsure, self.closer.left_out.errors.argmin(1), answers), float(unsure.mean())
 
     def _enroll(self, listed: State) -> list[FrnError]:
         if listed.search != "none" and self.closer is not None:
@@ -414,7 +413,7 @@ class Classifier:
         If subjects are searched for, gamma is fitted to these results.
         """
         self.left_out = left_out
-        if state.search != "none" and len(left_out[1]):
+        if state.search != "none" and len(left_out.labels):
             form = replace(form, head=self._with_gamma(state), left_out=left_out)
             self.use(state, form)
         if self.store is not None and form.classes:
@@ -440,7 +439,7 @@ class Classifier:
             distances.append(self.scorer.distances(maps, chunk))
         labels = np.array([label for label, _ in keys], dtype=np.intp)
         smaller = self.scorer.smaller([key for _, key in keys]) if keys else np.zeros((0, 2))
-        return np.concatenate(errors), labels, np.concatenate(energies), np.concatenate(distances), smaller
+        return LeftOut(np.concatenate(errors), labels, np.concatenate(energies), np.concatenate(distances), smaller)
 
     @property
     def left_out_photos(self) -> list[Support]:
@@ -451,7 +450,7 @@ class Classifier:
         """Return the head with gamma for searched photos, whose margins are larger; a project keeps its own."""
         assert self.left_out is not None  # just computed
         counts = [len(entry.supports) for entry in state.classes]
-        head = with_gamma(self.head, *self.left_out[:2], counts, self.extractor.prior)
+        head = with_gamma(self.head, self.left_out.errors, self.left_out.labels, counts, self.extractor.prior)
         store_head(self.store, state, self.extractor, head)
         kept = head_of(state, self.extractor) or head
         self.uses_project_head = not are_alike(kept, head)

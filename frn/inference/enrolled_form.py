@@ -14,7 +14,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -39,6 +39,26 @@ SAME_HEAD = 0.02
 Kind = TypeVar("Kind", HeadParameters, "EnrolledForm", dict[str, str])
 
 
+class LeftOut(NamedTuple):
+    """Leave-one-out results of examples."""
+
+    errors: Array
+    """(n, way)."""
+    labels: NDArray[np.intp]
+    """Their classes, (n,)."""
+    energies: Shares
+    """(n,)."""
+    distances: Array
+    """To the classes' centres, (n, way)."""
+    smaller: Shares
+    """Error and distance for their class as if it were as small as the smallest, (n, 2); negative if not computed."""
+
+    @property
+    def right(self) -> int:
+        """Return how many examples are closest to their own class."""
+        return int((self.errors.argmin(1) == self.labels).sum())
+
+
 @dataclass(frozen=True, slots=True)
 class EnrolledForm:
     """Everything that a classifier stores about its classes."""
@@ -52,9 +72,7 @@ class EnrolledForm:
     """Class and location errors (r,) of each example by leave-one-out, by content key."""
     smaller: dict[str, tuple[float, float]]
     """Error and squared distance of examples from as many photos as the smallest class has, by content key."""
-    left_out: tuple[Array, NDArray[np.intp], Shares, Array, Shares] | None
-    """Leave-one-out errors (n, way) of examples, their classes, energies and distances (n, way), and error and distance
-    (n, 2) for their class as if it were as small as the smallest; negative if not computed."""
+    left_out: LeftOut | None
     looks: dict[str, bytes]
     """Perceptual hash of each example by content key."""
 
@@ -160,11 +178,11 @@ def describes(form: EnrolledForm, state: State, extractor: Extractor) -> bool:
         and {key: name for key, (name, _) in form.own_errors.items()} == holders
         and all(_are(errors, (r,)) for _, errors in form.own_errors.values())
         and form.left_out is not None
-        and all(_are(each, (n, way)) for each in (form.left_out[0], form.left_out[3]))
-        and form.left_out[1].dtype == np.intp
-        and _are(form.left_out[1], (n,), 0, way - 1)
-        and _are(form.left_out[2], (n,), 0)
-        and _are(form.left_out[4], (n, 2), -1)
+        and all(_are(each, (n, way)) for each in (form.left_out.errors, form.left_out.distances))
+        and form.left_out.labels.dtype == np.intp
+        and _are(form.left_out.labels, (n,), 0, way - 1)
+        and _are(form.left_out.energies, (n,), 0)
+        and _are(form.left_out.smaller, (n, 2), -1)
         and form.smaller.keys() <= holders.keys()
         and _are_looks(form.looks, holders)
     )

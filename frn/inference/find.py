@@ -30,7 +30,7 @@ from frn.features.onnx_runtime import ForeignModel, OwnModel
 from frn.images.boxes import Box, box_name, split_box
 from frn.images.opening import decode_whole, read_file
 from frn.images.transforms import Pixels
-from frn.inference.enrolled_form import FIND_VERSION
+from frn.inference.enrolled_form import FIND_VERSION, LeftOut
 from frn.projects.session import State, Support
 from frn.ridge.enrolment import Array, ClassScorer, EnrolledClass, energy, enroll
 from frn.ridge.parameters import HeadParameters
@@ -206,8 +206,8 @@ class Finder:
         store: FeatureStore | None,
         *,
         whole: bool = False,
-    ) -> tuple[Array, NDArray[np.intp], Array, Array, Array]:
-        """Return what `EnrolledForm.left_out` holds of examples as new photos, without results for smaller classes.
+    ) -> LeftOut:
+        """Return the leave-one-out results of examples as new photos, without those for smaller classes.
 
         The whole photo of each is searched with its class enrolled without it or, with `whole`, classified whole.
         """
@@ -235,7 +235,7 @@ class Finder:
             errors[row, own] = ClassScorer([each]).class_error(maps[row, None])[0, 0]
             offset = maps[row].mean(0, dtype=np.float64) - each.centre
             distances[row, own] = np.square(offset).sum() / together.centres.scale
-        return errors, labels, energy(maps), distances, np.full((len(labels), 2), -1.0)
+        return LeftOut(errors, labels, energy(maps), distances, np.full((len(labels), 2), -1.0))
 
     def windows(
         self, maps: Maps, scorer: ClassScorer, own: int | None = None

@@ -157,7 +157,7 @@ def costs(classifier: Classifier) -> Callable[[float], float]:
     never falls below that with all photos. It is 0 with too few examples, or less than two more mistakes.
     """
     assert classifier.left_out is not None  # there are classes
-    errors, labels, _, _, smaller = classifier.left_out
+    errors, labels, *_, smaller = classifier.left_out
     chosen = smaller[:, 0] >= 0
     if not chosen.any() or errors.shape[1] < 2:
         return lambda count: 0.0

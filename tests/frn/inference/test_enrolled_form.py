@@ -192,7 +192,7 @@ def test_a_form_that_is_not_whole_is_absent(extractor: Extractor, enrolled: Enro
     for _ in range(400):
         assert from_bytes(mutate([data], generator), key, EnrolledForm) in (None, form)
     name, enrolled_class = next(iter(form.classes.items()))
-    errors, labels, energies, distances, smaller = form.left_out or pytest.fail("no leave-one-out")
+    results = form.left_out or pytest.fail("no leave-one-out")
     wrong: dict[str, list[Any]] = {
         "classes": [
             {},
@@ -210,12 +210,12 @@ def test_a_form_that_is_not_whole_is_absent(extractor: Extractor, enrolled: Enro
         "looks": [dict.fromkeys(form.looks, b""), {"x": bytes(20)}],
         "left_out": [
             None,
-            (errors[1:], labels, energies, distances, smaller),
-            (errors, labels + 9, energies, distances, smaller),
-            (errors, labels.astype(np.float64), energies, distances, smaller),
-            (errors, labels, -1 - energies, distances, smaller),
-            (errors, labels, energies, distances * np.nan, smaller),
-            (errors, labels, energies, distances, smaller * np.nan),
+            results._replace(errors=results.errors[1:]),
+            results._replace(labels=results.labels + 9),
+            results._replace(labels=results.labels.astype(np.float64)),
+            results._replace(energies=-1 - results.energies),
+            results._replace(distances=results.distances * np.nan),
+            results._replace(smaller=results.smaller * np.nan),
         ],
     }
     for field, values in wrong.items():

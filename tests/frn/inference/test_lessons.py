@@ -61,7 +61,7 @@ def test_small_classes_cost_accuracy_that_more_photos_gain() -> None:
     errors, labels = np.full((20, 3), 2.0), np.zeros(20, dtype=int)
     errors[:, 0] = 1.0
     smaller = np.column_stack([np.where(np.arange(20) < 10, 3.0, 1.5), np.ones(20)])
-    left_out = [errors, labels, np.ones(20), errors, smaller]
+    left_out = errors, labels, np.ones(20), errors, smaller
     entries = [SimpleNamespace(supports=[None] * count) for count in (16, 1, 4)]
 
     def cost(count: float, rows: slice = slice(None)) -> float:

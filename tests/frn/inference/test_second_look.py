@@ -15,6 +15,7 @@ from frn.evaluation.labelled import score_labelled
 from frn.features.extractor import Tta
 from frn.images.opening import open_image
 from frn.inference.classifier import Classifier, Prediction
+from frn.inference.enrolled_form import LeftOut
 from frn.projects.class_files import class_files
 from tests.commands import frn
 from tests.drawings import DRAWINGS
@@ -82,8 +83,8 @@ def test_the_limit_is_the_surest_answer_that_a_second_look_corrects(
         return np.stack([np.where(right, 0, margins), np.where(right, margins, 0)], 1)
 
     none = np.zeros(4)
-    classifier.left_out = errors(first), labels, none, none[:, None], none[:, None]
-    classifier.closer.left_out = errors(second), labels, none, none[:, None], none[:, None]
+    classifier.left_out = LeftOut(errors(first), labels, none, none[:, None], none[:, None])
+    classifier.closer.left_out = LeftOut(errors(second), labels, none, none[:, None], none[:, None])
     monkeypatch.setattr(Classifier, "_use_stored", lambda *_: True)
     (note,) = classifier.enroll_closer()
     shares = 1 / (1 + np.exp(-classifier.head.gamma * margins))

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from frn.errors import FrnError
 from frn.features.extractor import Embedded
 from frn.features.feature_cache import Maps
-from frn.inference.classifier import Classifier, LeftOut
-from frn.inference.enrolled_form import as_project_head
+from frn.inference.classifier import Classifier
+from frn.inference.enrolled_form import LeftOut, as_project_head
 from frn.inference.enrollment import Enrollment, Keys, keys_of
 from frn.inference.explanation import weights_of
 from frn.inference.scorers import Comparison, Reconstruction
@@ -315,14 +315,14 @@ def _ends(groups: Sequence[Keys]) -> NDArray[np.intp]:
 def _left_out(
     groups: Sequence[Keys], energies: Shares, errors: Array, distances: Array, smaller: Shares
 ) -> tuple[list[int], LeftOut]:
-    """Return the examples for leave-one-out, and what `Classifier.left_out` holds of them.
+    """Return the examples for leave-one-out, and their results.
 
     The errors and distances (n, way) are those of all examples, by leave-one-out; `smaller` (n, 2) is `Scorer.smaller`.
     """
     owners = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
     rows = [row for row, label in enumerate(owners.tolist()) if len(groups[label]) > 1]
     rows = [row for row in rows[:: stride(len(rows))] if np.isfinite(errors[row]).all()]
-    return rows, (errors[rows], owners[rows], energies[rows], distances[rows], smaller[rows])
+    return rows, LeftOut(errors[rows], owners[rows], energies[rows], distances[rows], smaller[rows])
 
 
 def _compare(

@@ -15,8 +15,8 @@ from frn.features.feature_cache import Maps
 from frn.images.boxes import Box, split_box
 from frn.images.stamps import stamp_of
 from frn.images.transforms import Pixels
-from frn.inference.classifier import Classifier, LeftOut
-from frn.inference.enrolled_form import EnrolledForm, classes_key
+from frn.inference.classifier import Classifier
+from frn.inference.enrolled_form import EnrolledForm, LeftOut, classes_key
 from frn.inference.find import Finder, Scaled
 from frn.projects.session import State, Support
 from frn.ridge.enrolment import ClassScorer
@@ -153,8 +153,7 @@ class Subjects:
             return waiting
         if examples:
             rows = [self._left_out[support.key] for support in examples]
-            errors, labels, energies, distances, smaller = map(np.concatenate, zip(*rows, strict=True))
-            classifier.complete(state, form, (errors, labels, energies, distances, smaller))
+            classifier.complete(state, form, LeftOut(*map(np.concatenate, zip(*rows, strict=True))))
         return 0
 
     def read(self, classifier: Classifier, job: Job, names: Iterable[str]) -> Iterator[tuple[str, Embedded | FrnError]]:
