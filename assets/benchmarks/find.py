@@ -220,7 +220,8 @@ def compare_tta(model: str, draw: Draw) -> dict[str, float]:
         if tta == "none":
             sureness = [max(each.probabilities.values()) for each in predictions]
     row |= {f"{tta}, time": seconds[tta] / seconds["none"] for tta in TTAS[1:]}
-    return row | {"second looks": 100 * float(np.mean(np.array(sureness) < classifier.sure))}
+    assert classifier.second is not None  # the last of TTAS is auto
+    return row | {"second looks": 100 * float(np.mean(np.array(sureness) < classifier.second.sure))}
 
 
 def several(scene: Path, photos: Sequence[tuple[str, Path]], draws: np.random.Generator) -> tuple[Image.Image, Places]:

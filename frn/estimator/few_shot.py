@@ -24,6 +24,7 @@ from frn.features.onnx_runtime import Device, OwnModel
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.enrollment import listed_state
 from frn.inference.explanation import Explanation, explain
+from frn.inference.map_classifier import MapClassifier
 from frn.models.zoo import DEFAULT_MODEL, resolve
 from frn.projects.class_files import class_files
 from frn.projects.copies import find_copies, without_copies
@@ -304,9 +305,9 @@ class FewShotClassifier:
             state |= {"maps": classifier.example_maps(), "threshold": classifier.threshold_override}
             state |= {"trusted": isinstance(classifier.extractor.session, OwnModel), "opened": fitted.opened}
             state |= {"document": fitted.document, "listed": fitted.listed, "others": classifier.other_maps}
-            state |= {"looks": fitted.looks, "where": classifier.extractor.where, "closer": None}
-            if (closer := classifier.closer) is not None:
-                state |= {"closer": closer.extractor.data, "closer_maps": closer.example_maps()}
+            state |= {"looks": fitted.looks, "where": classifier.extractor.where}
+            if (second := classifier.second) is not None:
+                state |= {"closer": second.closer.extractor.data, "closer_maps": second.maps}
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -320,7 +321,7 @@ class FewShotClassifier:
                 extractor.tta = "auto"
                 extractor.closer = Extractor(state["closer"], state["where"], trusted=trusted, device=self.device)
             names = ("classes", "labels", "maps", "others", "threshold", "opened", "document", "listed", "looks")
-            values: list[Any] = [*(state[name] for name in names), state.get("closer_maps")]
+            values: list[Any] = [*(state[name] for name in names), state.get("closer_maps", {})]
             self._adopt(extractor, *values)
 
     def _forget(self) -> None:
@@ -335,7 +336,7 @@ class FewShotClassifier:
             raise _not_fitted("no classes yet: call fit first")
         return fitted
 
-    def _answering(self, photo: Photo) -> tuple[Classifier, Embedded]:
+    def _answering(self, photo: Photo) -> tuple[MapClassifier, Embedded]:
         """Return the classifier that answers a photo, and the photo as it sees it."""
         classifier = self._fitted.classifier
         (found,) = embed_all(classifier.extractor, [photo], classifier)
@@ -389,13 +390,11 @@ class FewShotClassifier:
         document, listed = (fitted.document, fitted.listed) if fitted else ({}, State())
         threshold = check_threshold(self.threshold)
         used = (extractor, state, all_labels, maps, other_maps, threshold, self._parameters, document, listed, looks)
+        closer_maps: dict[str, Maps] = {}
         if extractor.closer:
-            earlier = fitted.classifier.closer if fitted else None
-            closer_maps = {**(earlier.example_maps() if earlier else {})}
-            closer_maps |= {each.key: each.maps for each in embed_all(extractor.closer, photos)}
-            self._adopt(*used, closer_maps)
-        else:
-            self._adopt(*used)
+            closer_maps |= fitted.classifier.second.maps if fitted and fitted.classifier.second else {}
+            closer_maps |= {each.key: each.maps for each in embed_all(extractor.closer, [*photos, *others])}
+        self._adopt(*used, closer_maps)
         if fitted:
             copies = fitted.classifier.copies | copies
         self._fitted.classifier.copies = copies
@@ -443,15 +442,15 @@ class FewShotClassifier:
         document: Document,
         listed: State,
         looks: Mapping[str, bytes],
-        closer_maps: Mapping[str, Maps] | None = None,
+        closer_maps: Mapping[str, Maps],
     ) -> None:
         classifier = Classifier(extractor)
         classifier.threshold_override = None if threshold is None else float(threshold)  # JSON needs a float
         classifier.adopt(classifier.remember_photos(state), maps)
         classifier.mark_others({other.key: others[other.key] for other in state.others if other.key in others})
         classifier.maps = {key: maps[key] for key in state.holders()}
-        if closer_maps is not None:
-            classifier.enroll_closer({key: closer_maps[key] for key in state.holders()})
+        if classifier.second is not None:
+            classifier.second.enroll(classifier, closer_maps)
         self._now = Fitted(classifier, labels, opened, document, listed, looks)
 
     def _table(

@@ -17,8 +17,10 @@ from frn.system.extras import needs_torch
 from frn.system.file_sets import read_member
 
 
-def load_extractor(model: str | Path, device: Device = "auto", tta: Tta = "none") -> Extractor:
+def load_extractor(model: str | Path, device: Device = "auto", tta: Tta = "none", threads: int = 0) -> Extractor:
     """Open a model in onnxruntime; a model that has not been exported yet is exported on demand.
+
+    `threads` is as for `Extractor`.
 
     Raises FrnError if the model, device or tta does not exist, or the model is rejected.
     """
@@ -27,11 +29,11 @@ def load_extractor(model: str | Path, device: Device = "auto", tta: Tta = "none"
             raise FrnError(f"{name} must be one of {', '.join(known)}, not {value!r}")
     files = resolve(model)
     if files.extractor and tta == "none":
-        return Extractor.open(files.extractor, trusted=files.shipped, device=device)
-    return export_on_demand(files, device, tta)
+        return Extractor.open(files.extractor, trusted=files.shipped, device=device, threads=threads)
+    return export_on_demand(files, device, tta, threads)
 
 
-def export_on_demand(files: ModelFiles, device: Device, tta: Tta) -> Extractor:
+def export_on_demand(files: ModelFiles, device: Device, tta: Tta, threads: int = 0) -> Extractor:
     """Open a model that has not been exported yet, or has no such test-time augmentation built in."""
     if files.extractor is None:
         where, data, trusted = files.weights, _features_file(files.weights), True
@@ -44,10 +46,10 @@ def export_on_demand(files: ModelFiles, device: Device, tta: Tta) -> Extractor:
         from frn_export.graphs.mirror import augmented
 
         data = augmented(data, "views" if tta == "auto" else tta)
-    extractor = Extractor(data, str(where), trusted=trusted, device=device)
+    extractor = Extractor(data, str(where), trusted=trusted, device=device, threads=threads)
     if tta != "auto":
         return extractor
-    first = Extractor(plain, str(where), trusted=trusted, device=device)
+    first = Extractor(plain, str(where), trusted=trusted, device=device, threads=threads)
     first.tta, first.closer = tta, extractor
     return first
 

@@ -53,7 +53,9 @@ def compare_models(
         if not len(labels):
             raise FrnError("comparing models needs a class with at least two photos, because it uses leave-one-out")
         photos = [support.path for support in classifier.left_out_photos]
-        answers, again = classifier.left_out_answers()
+        answers, again = classifier.left_out.errors.argmin(1), 0.0
+        if classifier.second is not None:
+            answers, again = classifier.second.left_out_answers(classifier)
         milliseconds = extractor.milliseconds() + (again * extractor.closer.milliseconds() if extractor.closer else 0)
         yield ModelComparison(
             model,

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from frn.errors import FrnError
 from frn.features.extractor import Extractor
 from frn.features.feature_cache import Maps
-from frn.inference.classifier import Classifier
+from frn.inference.map_classifier import MapClassifier
 from frn.projects.session import Support
 from frn.ridge.enrolment import Array
 from frn.ridge.parameters import HeadParameters
@@ -199,7 +199,7 @@ class Explanation:
 
 
 def explain(
-    classifier: Classifier,
+    classifier: MapClassifier,
     maps: Maps,
     key: str | None = None,
     against: str | None = None,
@@ -207,7 +207,7 @@ def explain(
 ) -> Explanation:
     """Explain the decision for a photo with map (r, d) between the best class and another one.
 
-    `find` returns the map of an example by its content key; by default, `Classifier.example_maps` finds all of them.
+    `find` returns the map of an example by its content key; by default, `MapClassifier.example_maps` finds all of them.
 
     The other one is `against` or, by default, the second best. If `key` is that of an example, the example is removed
     from its class. Raises FrnError if `against` does not exist or is the best class, or the head is not FRN's.

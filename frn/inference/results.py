@@ -169,6 +169,6 @@ def run_digest(classifier: Classifier) -> str:
     """Return a short digest of what determines a classifier's answers: model, classes, examples, head and threshold."""
     classes = [(entry.name, [support.key for support in entry.supports]) for entry in classifier.state.classes]
     decisive = [classifier.extractor.sha256, classes, asdict(classifier.head), classifier.threshold]
-    decisive += [[classifier.closer.extractor.sha256, classifier.sure]] if classifier.closer else []
+    decisive += [[second.closer.extractor.sha256, second.sure]] if (second := classifier.second) else []
     parts = json.dumps(decisive + ([classifier.state.search] if classifier.state.search != "none" else []))
     return hashlib.sha256(os.fsencode(parts)).hexdigest()[:12]

@@ -46,6 +46,7 @@ FIRST_SAMPLE = "nautilus 7.jpg"
 AUGMENTATIONS = (
     ("Mirror images", "also classify mirror images: more accurate, slower", MIRROR),
     ("Crops of photos", "classify four crops, for small or off-centre subjects: much slower", VIEWS),
+    ("Second looks", "classify four crops of photos whose answer is unsure, if the examples gain", SUFFIXES["auto"]),
 )
 UNLISTED = ("class-", "cancel", "next-pane", "previous-pane")
 """Prefixes of names that the palette omits, because they have no effect there."""

@@ -26,7 +26,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--model", help="shipped name or features.onnx (default: from settings or project)")
     parser.add_argument("--images", choices=("auto", *PIXELS, *MODES), default="auto", help="how to draw photos")
     parser.add_argument(
-        "--tta", choices=("none", "hflip", "views"), help="hflip: mirror image (2x the time); views: 4 crops (4x)"
+        "--tta",
+        choices=("none", "hflip", "views", "auto"),
+        help="hflip: mirror image (2x the time); views: 4 crops (4x); auto: crops of unsure photos if it gains",
     )
     parser.add_argument("--web", action="store_true", help="serve the app to browsers on this machine")
     parser.add_argument("--port", type=int, help="port of --web (default: 8000; 0: any free port)")

@@ -39,7 +39,7 @@ def classifier_with(extractor: Extractor, head: bytes) -> Classifier:
 
 def enrolled(classifier: Classifier) -> Mapping[str, EnrolledClass] | HeadClasses:
     """Return the classes of a classifier in the form that the graphs need."""
-    if classifier.closer is not None:
+    if classifier.second is not None:
         require_fixed("auto", "an exported graph is the same for every photo")
     if classifier.other is None:
         return classifier.classes

@@ -61,7 +61,7 @@ def write_page(
             f"a web page needs an FRN head, but this model has {classifier.extractor.method}. Use a model trained with "
             "--method frn, or export ONNX files instead."
         )
-    if classifier.closer is not None:
+    if classifier.second is not None:
         require_fixed("auto", "an exported graph is the same for every photo")
     if classifier.extractor.tta == "views":
         raise FrnError("a page cannot classify with --tta views. Use --tta hflip, or --out for ONNX files.")

@@ -89,7 +89,7 @@ def classify(
     )
     if len(classifier.names) == 1:
         console.note(f"warning: {classes} has one class: every photo is labelled {classifier.names[0]!r} or unknown")
-    if report and classifier.closer:
+    if report and classifier.second:
         raise FrnError("--report shows all photos in one kind of crop. Remove --report, or use --tta views or none.")
     if crops and classifier.state.search == "none":
         raise FrnError("--crops saves the parts that --find finds. Add --find one.")

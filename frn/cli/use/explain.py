@@ -59,13 +59,13 @@ def explain(
         raise seen
     (prediction,) = classifier.predictions([seen])
     prediction = dataclasses.replace(prediction, box=seen.box, searched=bool(seen.whole))
-    classifier, seen = classifier.answering(seen)
+    decides, seen = classifier.answering(seen)
     assert isinstance(seen.source, Path)  # it was read from a file
     feature_map, key, subject = seen.maps, seen.key, seen.source
-    crop = classifier.extractor.transform(open_image(subject))
-    reasons = explanation.explain(classifier, feature_map, key, against)
-    why, crops = reasons.sentence(unknown=prediction.unknown), Crops(classifier.extractor)
-    error_maps = dict(zip(classifier.names, classifier.error_maps(feature_map, key), strict=True))
+    crop = decides.extractor.transform(open_image(subject))
+    reasons = explanation.explain(decides, feature_map, key, against)
+    why, crops = reasons.sentence(unknown=prediction.unknown), Crops(decides.extractor)
+    error_maps = dict(zip(decides.names, decides.error_maps(feature_map, key), strict=True))
     if maps:
         panels = []
         for name in sorted(prediction.errors, key=prediction.errors.__getitem__)[:3]:

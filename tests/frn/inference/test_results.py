@@ -164,7 +164,7 @@ def test_digest_depends_on_model_classes_order_head_and_threshold() -> None:
             state=build_state(photos)[0],
             threshold=threshold,
             head=HeadParameters(alpha, 0.0, 1.0),
-            closer=None,
+            second=None,
         )
         return run_digest(classifier)
 

@@ -16,6 +16,7 @@ from frn.features.extractor import Tta
 from frn.images.opening import open_image
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.enrolled_form import LeftOut
+from frn.inference.map_classifier import MapClassifier
 from frn.projects.class_files import class_files
 from tests.commands import frn
 from tests.drawings import DRAWINGS
@@ -30,7 +31,8 @@ def fitted(tta: Tta) -> FewShotClassifier:
 
 def set_sure(model: FewShotClassifier, sure: float) -> Classifier:
     classifier = model._fitted.classifier
-    classifier.sure = sure
+    assert classifier.second is not None
+    classifier.second.sure = sure
     return classifier
 
 
@@ -54,9 +56,10 @@ def test_answers_below_the_limit_are_those_of_views_at_every_door(tmp_path: Path
     assert json.loads((tmp_path / "moths.frn.json").read_text())["model"]["tta"] == "auto"
     again, _ = load_classifier(tmp_path / "moths.frn.json", device="cpu")
     for other in (pickle.loads(pickle.dumps(auto))._fitted.classifier, again):
-        assert other.closer is not None
-        assert other.sure == pytest.approx(fitted("auto")._fitted.classifier.sure)
-        other.sure = 2.0
+        second, fresh = other.second, fitted("auto")._fitted.classifier.second
+        assert second and fresh  # noqa: PT018
+        assert second.sure == pytest.approx(fresh.sure)
+        second.sure = 2.0
         probabilities = [each.probabilities for _, each in other.classify(QUERIES) if isinstance(each, Prediction)]
         np.testing.assert_allclose([list(each.values()) for each in probabilities], four)
 
@@ -75,7 +78,7 @@ def test_the_limit_is_the_surest_answer_that_a_second_look_corrects(
 ) -> None:
     classifier = Classifier(load_extractor("conv4", "cpu", "auto"))
     classifier.enroll(class_files(MOTHS).members)
-    assert classifier.closer is not None
+    assert classifier.second is not None
     labels = np.zeros(4, np.intp)
     margins = np.array([0.4, 0.3, 0.2, 0.1])
 
@@ -84,13 +87,13 @@ def test_the_limit_is_the_surest_answer_that_a_second_look_corrects(
 
     none = np.zeros(4)
     classifier.left_out = LeftOut(errors(first), labels, none, none[:, None], none[:, None])
-    classifier.closer.left_out = LeftOut(errors(second), labels, none, none[:, None], none[:, None])
-    monkeypatch.setattr(Classifier, "_use_stored", lambda *_: True)
-    (note,) = classifier.enroll_closer()
+    classifier.second.closer.left_out = LeftOut(errors(second), labels, none, none[:, None], none[:, None])
+    monkeypatch.setattr(MapClassifier, "use_stored", lambda *_: True)
+    note = classifier.second.enroll(classifier)
     shares = 1 / (1 + np.exp(-classifier.head.gamma * margins))
-    assert classifier.sure == pytest.approx(0 if limit is None else shares[limit], abs=1e-8)
+    assert classifier.second.sure == pytest.approx(0 if limit is None else shares[limit], abs=1e-8)
     assert "second look: by leave-one-out, it is right for" in str(note)
-    answers, share = classifier.left_out_answers()
+    answers, share = classifier.second.left_out_answers(classifier)
     assert (answers == labels).sum() >= max(sum(first), sum(second))
     assert share == (0 if limit is None else (4 - limit) / 4)
 
@@ -99,7 +102,8 @@ def test_one_photo_per_class_gets_no_second_look() -> None:
     classifier = Classifier(load_extractor("conv4", "cpu", "auto"))
     notes = classifier.enroll({name: paths[:1] for name, paths in class_files(MOTHS).members.items()})
     assert "no photo is looked at twice: leave-one-out needs a class with two photos" in map(str, notes)
-    assert classifier.sure == 0
+    assert classifier.second is not None
+    assert classifier.second.sure == 0
 
 
 @pytest.mark.parametrize(

@@ -203,17 +203,30 @@ def test_project_with_mirror_images_gives_the_same_answers_everywhere(
     assert "tta" not in json.loads(path.read_text())["model"]
 
 
-def test_a_project_with_second_looks_keeps_them_although_the_app_looks_once(
+def test_a_project_with_second_looks_gets_the_same_answers_in_the_app(
     engine: Engine, members: dict[str, list[Path]], tmp_path: Path
 ) -> None:
-    path, state = tmp_path / "moths.frn.json", engine.state(first(members, 2))
-    engine.done("open_model", model="conv4+auto")
-    engine.done("classes", state=state)
+    queries = [path for paths in members.values() for path in paths[3:]]
+    path, state = tmp_path / "moths.frn.json", engine.state(first(members, 3))
+    assert engine.done("open_model", model="conv4+auto")["head"] == "frn"
+    reports = engine.done("classes", state=state)
+    assert reports["unread"], "the examples have not been seen in views"
+    engine.done("embed", paths=reports["unread"])
+    expected = engine.done("classes", state=state)["expected"]
     engine.done("save", path=str(path), state=state)
     assert json.loads(path.read_text())["model"]["tta"] == "auto"
-    loaded = engine.done("load", path=str(path))
-    assert loaded["model"] == "conv4+auto"
-    assert "the app looks at each photo once; frn looks again at unsure photos (--tta auto)" in loaded["notes"]
+    assert engine.done("load", path=str(path))["model"] == "conv4+auto"
+    classifier, notes = load_classifier(path)
+    assert str(notes[-1]) in expected
+    mine: Any = classifier
+    opened: Any = engine.handlers["open_model"]
+    for sure in (0.0, 0.7, 2.0):
+        for second in (mine.second, opened.__self__.second):
+            second.sure = sure
+        answers = engine.ask("query", paths=list(map(str, queries))).told("answer")
+        shown = [max(score["probability"] for score in answer["scores"]) for answer in answers]
+        predictions = [each for _, each in classifier.classify(queries) if isinstance(each, Prediction)]
+        assert shown == pytest.approx([max(each.probabilities.values()) for each in predictions], abs=1e-4)
 
 
 def test_recovery_waits_for_the_engine_of_a_killed_app(engine: Engine, state_folder: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any, cast
 from frn.projects.session import ClassEntry, Session, State, Support, build_state, in_two_classes, without
 from frn_tui.client import file_requests, protocol
 from frn_tui.client.client import EngineClient
-from frn_tui.client.protocol import ClassReport, EngineError, Model, OnEvent
+from frn_tui.client.protocol import ClassReport, EngineError, Model, OnEvent, split_suffix
 from frn_tui.document.queries import Problem, Query, ShowProgress, classified
 from frn_tui.document.review_state import Arrangement
 
@@ -140,6 +140,13 @@ class SyncedDocument:
         self.query.moved(moved)
         self.arrangement.moved(moved)
 
+    @property
+    def not_jointly(self) -> str:
+        """Return why the open model cannot classify photos together, or an empty text."""
+        if (model := self.model) is not None and model["head"] != "frn":
+            return f"joint classification needs an FRN head, but this model has {model['head']}"
+        return "second looks are at one photo at a time" if split_suffix(self.model_name)[1] == "auto" else ""
+
     async def open_model(self, name: str) -> None:
         """Open a model, which embeds the examples again."""
         async with self._opening:
@@ -147,9 +154,9 @@ class SyncedDocument:
 
     async def _open_model(self, name: str) -> None:
         self._opened = ""
-        self.model = model = await self.engine.call(protocol.OpenModel(name))
+        self.model = await self.engine.call(protocol.OpenModel(name))
         self.model_name = self._opened = name
-        self.query.jointly = self.query.jointly and model["head"] == "frn"
+        self.query.jointly = self.query.jointly and not self.not_jointly
         self._synced = None
         self.listener()
 

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Literal, cast
 
 from frn.errors import FrnError
+from frn.estimator.loading import load_extractor
 from frn.features.extractor import Embedded as Found
 from frn.features.extractor import Extractor, Tta
 from frn.features.feature_cache import FeatureStore, Maps
 from frn.images.stamps import stamp_of
 from frn.inference.scorers import OtherHead
-from frn.models.zoo import require_exported, resolve
+from frn.inference.second_look import SecondLook
+from frn.models.zoo import require_exported
 from frn.projects.session import Support
 from frn.system.hardware import cores
 from frn.system.lru import ByteLimitedCache
@@ -41,7 +43,10 @@ class Models:
         """File of the open model, and its stamp from before it was read."""
         self.other: OtherHead | None = None
         """Head of the open model if it is not FRN's."""
+        self.second: SecondLook | None = None
+        """With `--tta auto`: what looks again at photos whose answer is unsure."""
         self._maps: ByteLimitedCache[Maps] = ByteLimitedCache(MAX_CACHED)
+        """Maps by the hash of their extractor and their content key."""
         self.looks: dict[str, bytes] = {}
         """Perceptual hashes of all images that were embedded or found."""
         self._keys: dict[str, tuple[str, str]] = {}
@@ -57,18 +62,13 @@ class Models:
     def open(self, request: OpenModel, job: Job) -> Model:
         """Open a model in place of the current one, which stays open if the new one is rejected."""
         name, tta = split_suffix(request.model)
-        path, trusted = require_exported(name), resolve(name).shipped
+        path = require_exported(name)
         threads, stamp = max(1, cores() - 1), stamp_of(path)  # leave one core for the app
         # not on CUDA, which takes a second to start
-        extractor = Extractor.open(path, trusted=trusted, device="cpu", threads=threads)
-        if tta == "auto":
-            extractor.tta = "auto"  # which a saved project keeps; the app looks once
-        elif tta != "none":
-            from frn_export.graphs.mirror import augmented  # imported here because few sessions need it
-
-            data = augmented(extractor.data, cast(Tta, tta))
-            extractor = Extractor(data, str(path), trusted=trusted, device="cpu", threads=threads)
-        self.other = None if extractor.head else OtherHead.find(extractor)
+        extractor = load_extractor(name, "cpu", cast(Tta, tta), threads)
+        other = None if extractor.head else OtherHead.find(extractor)
+        second = SecondLook(extractor.closer, self.store) if extractor.closer else None
+        self.other, self.second = other, second
         self.name, self.opened, self._file = name, extractor, (path, stamp)
         self._maps, self.looks = ByteLimitedCache(MAX_CACHED), {}
         return {
@@ -89,21 +89,29 @@ class Models:
     def embed(self, request: EmbedImages, job: Job) -> None:
         """Embed files; each gets an event with its key, or the reason why it cannot be used."""
         paths = request.paths
-        for done, (name, outcome) in enumerate(self.read(job, paths), 1):
+        for done, (name, outcome) in enumerate(self.read(job, paths, closer=True), 1):
             job.event("embedded", describe(name, outcome))
             if done % BATCH == 0 or done == len(paths):
                 job.progress(done, len(paths))
 
-    def read(self, job: Job, names: Iterable[str]) -> Iterator[tuple[str, Found | FrnError]]:
-        """Yield feature maps of files in order, until the request is cancelled."""
-        named = iter(names)
+    def read(self, job: Job, names: Iterable[str], *, closer: bool = False) -> Iterator[tuple[str, Found | FrnError]]:
+        """Yield feature maps of files in order, until the request is cancelled.
+
+        With `closer`, they are also seen by the extractor of second looks.
+        """
+        second, named = self.extractor.closer if closer else None, iter(names)
         while batch := list(islice(named, BATCH)):
             stamps = [stamp_of(Path(name)) for name in batch]  # before reading: a later change has another
+            if second is not None:
+                for _, again in second.read(map(Path, batch), store=self.store):
+                    if not isinstance(again, FrnError):
+                        self._keep(second, again.key, again.maps)
             found = self.extractor.read(map(Path, batch), store=self.store, opening=lambda path: job.check())
             for name, stamp, (_, outcome) in zip(batch, stamps, found, strict=True):
                 if not isinstance(outcome, FrnError):
                     self._keys[name] = stamp or "", outcome.key
-                    self._keep(outcome.key, outcome.maps, outcome.look)
+                    self.looks[outcome.key] = outcome.look
+                    self._keep(self.extractor, outcome.key, outcome.maps)
                 yield name, outcome
                 job.check()
 
@@ -116,19 +124,22 @@ class Models:
             self._keys[name] = stamp, key
         return "as it was" if self._keys.get(name) == (stamp, photo.key) else "to read"
 
-    def find(self, key: str) -> Maps | None:
-        """Return the feature maps (r, d) of an image that was embedded before."""
-        if (maps := self._maps.get(key)) is not None:
+    def find(self, key: str, extractor: Extractor | None = None) -> Maps | None:
+        """Return the feature maps (r, d) of an image that was embedded before, by default those of the open model."""
+        extractor = extractor or self.extractor
+        if (maps := self._maps.get((extractor.sha256, key))) is not None:
             return maps
-        stored = self.store.get(self.extractor.sha256, key, self.extractor.shape)
+        stored = self.store.get(extractor.sha256, key, extractor.shape)
         if stored is None:
             return None
-        self._keep(key, *stored)
+        if extractor is self.extractor:
+            self.looks[key] = stored[1]
+        self._keep(extractor, key, stored[0])
         return stored[0]
 
-    def known(self, key: str) -> Maps:
-        """Return the feature maps (r, d) of an example. Raises FrnError if they are being computed again."""
-        if (maps := self.find(key)) is None:
+    def known(self, key: str, extractor: Extractor | None = None) -> Maps:
+        """Return the feature maps (r, d) of an example as `find`. Raises FrnError if they are being computed again."""
+        if (maps := self.find(key, extractor)) is None:
             raise FrnError("the classes are being read again. Try again in a moment.")
         return maps
 
@@ -136,10 +147,9 @@ class Models:
     def store(self) -> FeatureStore:
         return FeatureStore()  # created late: SQLite requires the same thread
 
-    def _keep(self, key: str, maps: Maps, look: bytes) -> None:
-        self.looks[key] = look
-        if self._maps.get(key) is None:
-            self._maps.put(key, maps.copy())  # a view would keep its whole batch in memory
+    def _keep(self, extractor: Extractor, key: str, maps: Maps) -> None:
+        if self._maps.get((extractor.sha256, key)) is None:
+            self._maps.put((extractor.sha256, key), maps.copy())  # a view would keep its whole batch in memory
 
 
 def describe(name: str, outcome: Found | FrnError) -> dict[str, object]:

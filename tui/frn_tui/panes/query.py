@@ -246,8 +246,8 @@ class QueryPane(Judging, Arranging, Pane):
         self.context.ask(Choose("Find the subject of each photo", options), chosen)
 
     def action_jointly(self) -> None:
-        if (model := self.controller.model) is not None and model["head"] != "frn":
-            self.context.say(f"joint classification needs an FRN head, but this model has {model['head']}")
+        if why := self.controller.not_jointly:
+            self.context.say(why)
             return
         self.controller.query.jointly = not self.controller.query.jointly
         self.context.start(self.controller.judge_again)

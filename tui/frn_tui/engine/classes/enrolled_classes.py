@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.errors import FrnError
-from frn.features.extractor import Embedded
+from frn.features.extractor import Embedded, Extractor
 from frn.features.feature_cache import Maps
 from frn.inference.classifier import Classifier
 from frn.inference.enrolled_form import LeftOut, as_project_head
@@ -87,7 +87,7 @@ class EnrolledClasses:
     def current(self) -> Classifier:
         """Return a classifier of the classes in use. Raises FrnError if there are none, or of another model."""
         extractor = self.models.extractor
-        if self._current is None or self._current.extractor.sha256 != extractor.sha256:
+        if self._current is None or _model(self._current.extractor) != _model(extractor):
             raise FrnError(self._nothing)
         return self._current
 
@@ -134,6 +134,8 @@ class EnrolledClasses:
         extractor, state = self.models.extractor, request.state
         if self._finder and self._finder.extractor.sha256 != extractor.sha256:
             self._forget()
+        if self.models.second:
+            self.models.second.require_whole(state)
         listed = without(state, [str(s.path) for s in state.photos if self.models.state_of(s) == "missing"])
         classifier = Classifier(extractor, self.models.store, self.models.other, self._searcher)
         total = unboxed(listed) + sum(len(entry.supports) for entry in listed.classes if len(entry.supports) > 1)
@@ -143,8 +145,10 @@ class EnrolledClasses:
 
     def set_classes(self, request: SetClasses, job: Job) -> ClassReports:
         """Enroll the classes of a state, without missing photos; if photos have to be read, nothing changes."""
-        extractor, before = self.models.extractor, self._current
-        if before is not None and before.extractor.sha256 != extractor.sha256:
+        extractor, second, before = self.models.extractor, self.models.second, self._current
+        if second:
+            second.require_whole(request.state)
+        if before is not None and _model(before.extractor) != _model(extractor):
             self._forget()
             before = None
         states: dict[str, str] = {}
@@ -155,7 +159,9 @@ class EnrolledClasses:
         state = without(request.state, away)
         state = replace(state, classes=tuple(entry for entry in state.classes if entry.supports))
         found = {photo.key: self.models.find(photo.key) for photo in state.photos}
-        unread = [str(p.path) for p in state.photos if found[p.key] is None or states[str(p.path)] == "to read"]
+        again = {key: self.models.find(key, second.closer.extractor) for key in found} if second else found
+        absent = {key for key in found if found[key] is None or again[key] is None}
+        unread = [str(p.path) for p in state.photos if p.key in absent or states[str(p.path)] == "to read"]
         of, listed = _groups(state), state
         if state.search == "none" or not of:
             self._subjects = None
@@ -186,7 +192,7 @@ class EnrolledClasses:
         }
         same = before is not None and _groups(before.state) == groups
         finder = self._subjects.finder if self._subjects else None
-        classifier, origin = Classifier(extractor, self.models.store, self.models.other, finder), ""
+        classifier, origin = Classifier(extractor, self.models.store, self.models.other, finder, second), ""
         state, waiting, enrollment = classifier.remember_photos(state), 0, None
         if classifier.other is not None:
             self._rows = self._rows if same else {}
@@ -218,6 +224,9 @@ class EnrolledClasses:
         classifier.threshold_override = state.threshold
         classifier.looks = {key: self.models.looks[key] for key in maps}
         classifier.mark_others(others)
+        if second:
+            looks = second.enroll(classifier, {key: each for key, each in again.items() if each is not None})
+            origin += f"; {looks}"
         self._current, self._of = classifier, None if waiting else of
         shares = classifier.leave_one_out or {
             entry.name: (1 - own[:, column]).clip(0)
@@ -297,6 +306,10 @@ class EnrolledClasses:
             }
             for report in nothing
         ]
+
+
+def _model(extractor: Extractor) -> tuple[str, str]:
+    return extractor.sha256, extractor.tta
 
 
 def _origin(uses_project_head: bool) -> str:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -59,8 +60,7 @@ def _answers(
     classes: EnrolledClasses, classifier: Classifier, found: Sequence[Found], *, with_maps: bool, jointly: bool
 ) -> Iterator[dict[str, object]]:
     """Score photos together: one product for all is several times faster than one product each."""
-    maps, keys, looks = [each.maps for each in found], [each.key for each in found], [each.look for each in found]
-    for each, told in zip(found, classifier.predict_all(maps, keys, looks, transductive=jointly), strict=True):
+    for each, told in zip(found, classifier.predictions(found, transductive=jointly), strict=True):
         entries = sorted(classifier.state.classes, key=lambda entry: told.errors[entry.name])
         answer = {
             "scores": [
@@ -81,7 +81,8 @@ def _answers(
         if with_maps and classifier.extractor.head is None:
             answer["maps"] = {}
         elif with_maps:
-            heat = dict(zip(classifier.names, classifier.error_maps(each.maps, each.key), strict=True))
+            decides, seen = classifier.answering(each)
+            heat = dict(zip(classifier.names, decides.error_maps(seen.maps, seen.key), strict=True))
             answer["maps"] = {str(entry.id): heat[entry.name].tolist() for entry in entries[:MAPPED]}
         yield answer
 
@@ -93,8 +94,9 @@ def explain_photo(classes: EnrolledClasses, request: ExplainPhoto, job: Job) -> 
     if isinstance(outcome, FrnError):
         raise outcome
 
-    found = explain(classifier, outcome.maps, outcome.key, find=models.known)
-    unknown = classifier.predict(outcome.maps, outcome.key).unknown
+    decides, seen = classifier.answering(outcome)
+    found = explain(decides, seen.maps, seen.key, find=partial(models.known, extractor=decides.extractor))
+    unknown = decides.predict(seen.maps, seen.key).unknown
     h, w = found.shares.shape
     ids = {entry.name: entry.id for entry in classifier.state.classes}
 

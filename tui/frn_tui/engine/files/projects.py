@@ -32,10 +32,7 @@ class Projects:
         project = load_project(path)
         self._known[path] = project
         model = project.model.locate(path.parent) + SUFFIXES[project.model.tta]
-        notes = project.notes
-        if project.model.tta == "auto":
-            notes = (*notes, "the app looks at each photo once; frn looks again at unsure photos (--tta auto)")
-        return Loaded(project.state, model, project.model.sha256, self._models.has_changed, notes)
+        return Loaded(project.state, model, project.model.sha256, self._models.has_changed, project.notes)
 
     def save(self, request: SaveProject, job: Job) -> None:
         """Write a project file; saved under another name, it keeps its unknown keys."""

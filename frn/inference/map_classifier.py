@@ -1,0 +1,332 @@
+"""Enrolled classes as one extractor sees them: feature maps to predictions, and the rule for unknown photos."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from operator import is_not
+
+import numpy as np
+from numpy.typing import NDArray
+
+from frn.errors import FrnError
+from frn.features.extractor import Extractor
+from frn.features.feature_cache import FeatureStore, Maps
+from frn.images.near_copies import Looks, nearest_copies
+from frn.inference.enrolled_form import (
+    EnrolledForm,
+    LeftOut,
+    are_alike,
+    as_project_head,
+    form_key,
+    head_of,
+    store_head,
+    to_bytes,
+)
+from frn.inference.enrollment import Enrollment, keys_of, left_out_places
+from frn.inference.find import Finder
+from frn.inference.records import Prediction
+from frn.inference.scorers import Comparison, OtherHead, Reconstruction, Scorer
+from frn.inference.unknown import FALSE_REJECTIONS, Calibration, KnownRule, Measures, Shares, calibrate, explained
+from frn.projects.session import State, Support
+from frn.ridge.enrolment import EnrolledClass, Floats
+from frn.ridge.parameters import HeadParameters, probabilities
+from frn.ridge.tuning import with_gamma
+
+CHUNK = 64
+"""Number of examples that are compared with all classes at once."""
+
+
+class MapClassifier:
+    """An extractor with enrolled classes, for feature maps. Classes may have different numbers of photos."""
+
+    def __init__(
+        self,
+        extractor: Extractor,
+        store: FeatureStore | None = None,
+        other: OtherHead | None = None,
+        finder: Finder | None = None,
+    ) -> None:
+        """Start without classes. The store keeps the feature maps of example images from one run to the next.
+
+        A head other than FRN's is `other` or found next to the model; `finder` searches photos for their subject.
+        Raises FrnError as `OtherHead.find`.
+        """
+        self.extractor = extractor
+        self.store = store
+        self.head = extractor.head or HeadParameters()
+        """Alpha, beta and gamma; chosen again whenever the classes change (`ridge.tuning`)."""
+        self.other = None if extractor.head else other or OtherHead.find(extractor)
+        """The head of a model with another one."""
+        self.enrollment = Enrollment(extractor, store)
+        """What enrolls the classes; of an edit, it computes only what has changed."""
+        self.uses_project_head = False
+        """True if the head is the project's (`State.head`) and differs from the one that these examples would get."""
+        self.state = State()
+        self.threshold_override: float | None = None
+        """Minimum `known` of an image; None calibrates it on the examples."""
+        self.false_rejections = FALSE_REJECTIONS
+        """Fraction of known images that the calibrated rule rejects."""
+        self.classes: dict[str, EnrolledClass] = {}
+        """Enrolled classes by name; empty with another head, whose classes are the maps of their examples, `pools`."""
+        self.pools: dict[str, Maps] = {}
+        self._finder = finder
+        self.maps: Mapping[str, Maps] | None = None
+        """Feature maps (r, d) of the examples by content key; None until they are needed."""
+        # These are parts of the enrolled form, which describes them.
+        self.leave_one_out: dict[str, Shares] = {}
+        self.looks: dict[str, bytes] = {}
+        self._looks: tuple[State, list[tuple[Looks, list[Support]]]] | None = None
+        """The looks and the examples of each class, of this state."""
+        self._scorer: Scorer | None = None
+        self.left_out: LeftOut | None = None
+        self.other_maps: Mapping[str, Maps] = {}
+        """Feature maps (r, d), by content key, of photos that the user marked as none of the classes."""
+        self.others: Measures | None = None
+        """Errors (n, way), energies (n,) and distances (n, way) of these photos."""
+        self._calibration: tuple[tuple[object, ...], Calibration] | None = None
+        """The last calibration, with its arguments."""
+
+    @property
+    def rule(self) -> KnownRule:
+        """Rule that decides whether an image is unknown."""
+        rule, threshold = self.calibration.rule, self.threshold_override
+        return rule if threshold is None else replace(rule, threshold=threshold)
+
+    @property
+    def threshold(self) -> float:
+        """Probability of belonging to one of the classes below which an image is unknown."""
+        return self.rule.threshold
+
+    @property
+    def calibration(self) -> Calibration:
+        """Rule calibrated on the examples, and its expected error rates."""
+        if self.left_out is None:
+            raise FrnError("no classes yet: enroll some first")
+        errors, labels, energies, distances, smaller = self.left_out
+        given = (self.left_out, self.head, self.false_rejections, self.others)
+        if self._calibration is None or any(map(is_not, given, self._calibration[0])):
+            measures = errors, energies, distances
+            counts = [len(entry.supports) for entry in self.state.classes]
+            found = calibrate(measures, labels, self.head.gamma, self.false_rejections, self.others, counts, smaller)
+            self._calibration = given, found
+        return self._calibration[1]
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the classes."""
+        return [entry.name for entry in self.state.classes]
+
+    @property
+    def scorer(self) -> Scorer:
+        """Return what compares photos with the classes. Raises FrnError if there are no classes."""
+        if self._scorer is None:
+            raise FrnError("no classes yet: enroll some first")
+        return self._scorer
+
+    @property
+    def finder(self) -> Finder:
+        """Return what searches photos for their subject. Raises FrnError if the model cannot."""
+        if self._finder is None:
+            self._finder = Finder(self.extractor)
+        return self._finder
+
+    @property
+    def left_out_photos(self) -> list[Support]:
+        """Return the examples for leave-one-out: all in classes of two or more, or an even selection of many."""
+        return [entry.supports[place] for entry, place in left_out_places(self.state)]
+
+    def measures(self, maps: Maps, keys: Sequence[str | None]) -> Measures:
+        """Return errors (n, way), energies (n,) and distances (n, way) of maps (n, r, d); examples by leave-one-out."""
+        scorer = self.scorer
+        return scorer.class_errors(maps, keys), scorer.energy(maps), scorer.distances(maps, keys)
+
+    def mark_others(self, maps: Mapping[str, Maps]) -> None:
+        """Calibrate with maps (r, d), by content key, of photos that belong to none of the classes."""
+        self.other_maps = maps
+        self.others = self.measures(np.stack([*maps.values()]), [None] * len(maps)) if maps else None
+
+    def use_stored(self, state: State) -> bool:
+        """Use the classes of a state if they are stored; return whether they are."""
+        if self.other is not None or (form := self.enrollment.stored(state)) is None:
+            return False
+        self.use(state, form)
+        self.uses_project_head = self.enrollment.uses_project_head
+        return True
+
+    def use(self, state: State, form: EnrolledForm, scorer: Reconstruction | None = None) -> None:
+        """Use classes that are already enrolled, and their scorer if there is one."""
+        self.head, self.classes, self.leave_one_out = form.head, form.classes, form.leave_one_out
+        self.left_out, self.looks = form.left_out, form.looks
+        self._start(
+            replace(state, head=as_project_head(form.head, state, self.extractor)), scorer or Reconstruction(form)
+        )
+
+    def hold(self, state: State, feature_maps: Mapping[str, Maps]) -> Comparison:
+        """Take the classes of a state for another head, without leave-one-out errors, which take a run per example."""
+        assert self.other is not None  # of the two kinds of heads, this is for the other one
+        self.pools = {c.name: np.stack([feature_maps[s.key] for s in c.supports]) for c in state.classes}
+        scorer = Comparison(self.other, self.pools, {c.name: keys_of(c) for c in state.classes})
+        self._start(state, scorer)
+        return scorer
+
+    def _start(self, state: State, scorer: Scorer) -> None:
+        self.state, self.maps = state, None
+        self._scorer = scorer if scorer.names else None
+        self.mark_others({})
+
+    def adopt(self, state: State, feature_maps: Mapping[str, Maps]) -> None:
+        """Enroll the classes of a state from feature maps (r, d), given by content key."""
+        if self.other is not None:
+            self.hold(state, feature_maps)
+            self.left_out = errors, labels, *_ = self._leave_out(feature_maps)
+            own = 1 - errors[np.arange(len(labels)), labels]
+            self.leave_one_out = {
+                name: own[labels == label].clip(0) for label, name in enumerate(self.pools) if (labels == label).any()
+            }
+            return
+        form = replace(self.enrollment.enroll(state, feature_maps), looks=self.looks)
+        self.use(state, form)
+        self.uses_project_head = self.enrollment.uses_project_head
+        self.complete(state, form, self._leave_out(feature_maps))
+
+    def complete(self, state: State, form: EnrolledForm, left_out: LeftOut) -> None:
+        """Add the leave-one-out results of the examples to the classes in use, and store them.
+
+        If subjects are searched for, gamma is fitted to these results.
+        """
+        self.left_out = left_out
+        if state.search != "none" and len(left_out.labels):
+            form = replace(form, head=self._with_gamma(state), left_out=left_out)
+            self.use(state, form)
+        if self.store is not None and form.classes:
+            key = form_key(state, self.extractor, form.head)
+            with suppress(UnicodeEncodeError):  # MessagePack stores no class name that is not UTF-8
+                data = to_bytes(replace(form, left_out=self.left_out), key)
+                self.store.put_bytes(self.extractor.sha256, key, data)
+
+    def _leave_out(self, feature_maps: Mapping[str, Maps]) -> LeftOut:
+        """Return the leave-one-out results of the examples of classes with at least two."""
+        if self.state.search != "none" and self.left_out_photos:
+            classes = list(self.classes.values())
+            return self.finder.left_out(self.state, self.left_out_photos, classes, self.head, feature_maps, self.store)
+        places = {entry.name: label for label, entry in enumerate(self.state.classes)}
+        holders = self.state.holders()
+        keys = [(places[holders[support.key][0].name], support.key) for support in self.left_out_photos]
+        errors, energies, distances = [np.zeros((0, len(places)))], [np.zeros(0)], [np.zeros((0, len(places)))]
+        for start in range(0, len(keys), CHUNK):
+            chunk = [key for _, key in keys[start : start + CHUNK]]
+            maps = np.stack([feature_maps[key] for key in chunk])
+            errors.append(self.scorer.class_errors(maps, chunk))
+            energies.append(self.scorer.energy(maps))
+            distances.append(self.scorer.distances(maps, chunk))
+        labels = np.array([label for label, _ in keys], dtype=np.intp)
+        smaller = self.scorer.smaller([key for _, key in keys]) if keys else np.zeros((0, 2))
+        return LeftOut(np.concatenate(errors), labels, np.concatenate(energies), np.concatenate(distances), smaller)
+
+    def _with_gamma(self, state: State) -> HeadParameters:
+        """Return the head with gamma for searched photos, whose margins are larger; a project keeps its own."""
+        assert self.left_out is not None  # just computed
+        counts = [len(entry.supports) for entry in state.classes]
+        head = with_gamma(self.head, self.left_out.errors, self.left_out.labels, counts, self.extractor.prior)
+        store_head(self.store, state, self.extractor, head)
+        kept = head_of(state, self.extractor) or head
+        self.uses_project_head = not are_alike(kept, head)
+        return kept
+
+    def example_maps(self) -> Mapping[str, Maps]:
+        """Return the feature maps (r, d) of every example by content key; most are in the store.
+
+        Raises FrnError if an example cannot be read, or has changed since it was enrolled.
+        """
+        if self.maps is None:
+            sha256, shape = self.extractor.sha256, self.extractor.shape
+            stored = {key: self.store and self.store.get(sha256, key, shape) for key in self.state.holders()}
+            maps = {key: found[0] for key, found in stored.items() if found}
+            known = {s.path: s.key for entry in self.state.classes for s in entry.supports if s.key not in maps}
+            for path, outcome in self.extractor.read(known, store=self.store):
+                if isinstance(outcome, FrnError):
+                    raise outcome
+                if outcome.key != known[path]:
+                    raise FrnError(f"{path}: has changed since the classes were loaded. Load them again.")
+                maps[outcome.key] = outcome.maps
+            self.maps = maps
+        return self.maps
+
+    def near_copies(self, looks: Sequence[bytes], feature_maps: Sequence[Maps]) -> list[Support | None]:
+        """Return the example that each image, with its map (r, d), is a near copy of, or None.
+
+        The feature maps find the class whose examples are compared: that of the original reconstructs a copy best.
+        """
+        if not self.looks:  # the classes were adopted without looks
+            return [None] * len(looks)
+        if self._looks is None or self._looks[0] is not self.state:
+            groups = [[s for s in entry.supports if s.key in self.looks] for entry in self.state.classes]
+            self._looks = self.state, [(Looks([self.looks[s.key] for s in group]), group) for group in groups]
+        columns = self.scorer.class_errors(np.stack(feature_maps), [None] * len(looks)).argmin(1)
+        copies: list[Support | None] = []
+        for seen, column in zip(looks, columns.tolist(), strict=True):
+            examples, supports = self._looks[1][column]
+            (place,) = nearest_copies(Looks([seen]), examples)
+            copies.append(None if place is None else supports[place])
+        return copies
+
+    def predict(self, feature_maps: Maps, key: str | None = None, look: bytes | None = None) -> Prediction:
+        """Classify one feature map (r, d). If its content key is that of an example, it is scored by leave-one-out."""
+        return self.predict_all([feature_maps], [key], None if look is None else [look])[0]
+
+    def predict_all(
+        self,
+        feature_maps: Sequence[Maps],
+        keys: Sequence[str | None],
+        looks: Sequence[bytes] | None = None,
+        *,
+        transductive: bool = False,
+    ) -> list[Prediction]:
+        """Classify feature maps (r, d); examples, recognised by their content keys, are scored by leave-one-out.
+
+        Near copies of examples are recognised by their perceptual hashes.
+
+        With `transductive`, the maps that are not examples refine the classes.
+        """
+        if not len(feature_maps):
+            return []
+        maps = np.stack(feature_maps)
+        scorer, gamma = self.scorer, self.head.gamma
+        measures, rule = self.measures(maps, keys), self.rule
+        errors, explains, known = measures[0], explained(*measures[:2]), rule.known(measures)
+        if transductive:
+            errors, gamma = scorer.refined(errors, maps, keys, self._pools)
+        shares = probabilities(errors, gamma)
+        twins = self.near_copies(looks, feature_maps) if looks is not None else [None] * len(maps)
+
+        def by_class(row: NDArray[np.floating]) -> dict[str, float]:
+            return dict(zip(scorer.names, row.tolist(), strict=True))
+
+        return [
+            Prediction(
+                by_class(share),
+                by_class(error),
+                by_class(reconstructed),
+                chance,
+                chance < rule.threshold,
+                example,
+                None if example else twin,
+                transductive,
+                key,
+            )
+            for share, error, reconstructed, chance, example, twin, key in zip(
+                shares, errors, explains, known.tolist(), map(scorer.example_of, keys), twins, keys, strict=True
+            )
+        ]
+
+    def error_maps(self, feature_maps: Maps, key: str | None = None) -> Floats:
+        """Return the squared error of each location by each class, (r, d) to (way, h, w); examples by leave-one-out.
+
+        Raises FrnError with a head other than FRN's, which cannot show which parts are badly reconstructed.
+        """
+        errors = self.scorer.location_errors(feature_maps, key)
+        return self.extractor.on_grid(errors.T)
+
+    def _pools(self) -> list[Maps]:
+        examples = self.example_maps()
+        return [np.stack([examples[s.key] for s in entry.supports]) for entry in self.state.classes]
