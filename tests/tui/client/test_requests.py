@@ -13,7 +13,6 @@ from frn_tui.client.client import EngineClient
 from frn_tui.client.file_requests import ListFolder
 from frn_tui.client.protocol import INTERNAL, EmbedImages, EngineError, RenderPreview
 from frn_tui.engine.__main__ import BEHIND
-from frn_tui.engine.worker_queues import MAX_LOG
 
 from tests import processes
 from tests.tui.client.conftest import MISCHIEF, Message, eventually, kill, play
@@ -73,30 +72,6 @@ def test_progress_is_ordered_and_queues_run_independently(photos: Callable[..., 
     play(scenario, program=("-c", MISCHIEF))
 
 
-def test_a_failed_request_gives_an_error_with_its_reason(tmp_path: Path) -> None:
-    async def scenario(client: EngineClient) -> None:
-        with pytest.raises(EngineError, match="cannot be listed"):
-            await client.call(ListFolder(path=str(tmp_path / "away")))
-
-        def broken(event: Message) -> None:
-            raise ZeroDivisionError
-
-        with pytest.raises(ZeroDivisionError):  # an error in the caller
-            await client.call(EmbedImages(paths=[str(tmp_path / "away")]), broken)
-
-    play(scenario)
-
-
-def test_library_output_goes_to_the_log(photos: Callable[..., list[str]], tmp_path: Path) -> None:
-    log = tmp_path / "deep" / "engine.log"
-
-    async def scenario(client: EngineClient) -> None:
-        await client.call(EmbedImages(paths=photos("chatty")))
-
-    play(scenario, program=("-c", MISCHIEF), log=log)
-    assert "a warning from C" in log.read_text()
-
-
 def test_a_bug_in_the_engine_logs_a_traceback_and_the_message_says_where(tmp_path: Path) -> None:
     log = tmp_path / "engine.log"
     program = "import frn_tui.engine.files.scan as m; del m.os; from frn_tui.engine.__main__ import main; main()"
@@ -111,18 +86,6 @@ def test_a_bug_in_the_engine_logs_a_traceback_and_the_message_says_where(tmp_pat
 
     play(scenario, model=False, program=("-c", program), log=log)
     assert "Traceback" in log.read_text()
-
-
-def test_long_log_is_truncated(tmp_path: Path) -> None:
-    log = tmp_path / "engine.log"
-    for size, kept in ((MAX_LOG, True), (MAX_LOG + 1, False)):
-        log.write_bytes(b"x" * size)
-
-        async def scenario(client: EngineClient) -> None:
-            await client.call(ListFolder(path="/"))
-
-        play(scenario, model=False, log=log)
-        assert (log.stat().st_size >= size) == kept
 
 
 def test_cancelled_request_stops_without_killing_the_engine(photos: Callable[..., list[str]]) -> None:

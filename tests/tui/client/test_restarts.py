@@ -104,22 +104,6 @@ def test_a_file_that_kills_the_engine_is_skipped_and_the_rest_continues(
     play(scenario, program=("-c", MISCHIEF))
 
 
-def test_engine_that_crashes_repeatedly_is_started_again_by_the_next_call(photos: Callable[..., list[str]]) -> None:
-    (poison,) = photos("poison")
-
-    async def scenario(client: EngineClient) -> None:
-        restarts: list[int | None] = []
-        client.on_restart = lambda: restarts.append(client.pid)
-        for _ in range(3):
-            with pytest.raises(EngineError, match="signal 9"):
-                await client.call(RenderPreview(path=poison, columns=2, rows=2))
-            assert client.state == "dead"
-        assert (await client.call(ScanPath(path=poison)))["kind"] == "image"
-        assert len(set(restarts)) == 3
-
-    play(scenario, model=False, program=("-c", MISCHIEF))
-
-
 def test_cancelled_start_is_repeated_by_the_next_call(photos: Callable[..., list[str]]) -> None:
     async def scenario(client: EngineClient) -> None:
         kill(client)

@@ -37,16 +37,6 @@ async def test_picker_accepts_the_highlighted_entry_rather_than_its_folder(drive
     assert driver.counts == {"owl": 4, "jay": 6, "wren": 5}
 
 
-async def test_marked_folders_become_classes_with_the_same_names(driver: Driver, lines: Lines) -> None:
-    await driver.keys("ctrl+n")
-    picker = await opened(driver)
-    await driver.pilot.press("space", "down", "space")
-    await driver.until(lambda: sum("✓▸" in line for line in lines(driver.app)) == 2)
-    assert list(picker.marked) == ["/photos/jay", "/photos/wren"]
-    await driver.keys("f2")
-    assert driver.counts == {"jay": 6, "wren": 5}
-
-
 async def test_typing_searches_and_enter_opens_the_match(driver: Driver) -> None:
     picker = await opened(driver, "p")
     await driver.pilot.press("w", "n")
@@ -113,14 +103,6 @@ async def test_renaming_to_another_class_merges_after_confirmation(driver: Drive
     assert driver.counts == {"jay": 6, "owl": 4, "wren": 5}
 
 
-async def test_digit_assigns_the_class_from_any_focus(driver: Driver) -> None:
-    workspace = driver.app.workspace
-    await workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
-    workspace.classes_pane.list.focus()
-    await driver.keys("3")
-    assert driver.counts == {"jay": 6, "owl": 4, "wren": 6}
-
-
 async def test_hjkl_move_in_lists_and_grids(driver: Driver) -> None:
     workspace = driver.app.workspace
     workspace.classes_pane.list.focus()
@@ -169,24 +151,6 @@ async def test_bar_shows_its_map_and_double_click_assigns_the_photo(driver: Driv
     await driver.pilot.click("#bars", offset=(5, 2), times=2)
     await driver.idle()
     assert driver.counts["jay"] == 7
-
-
-async def test_letters_search_and_arrows_move_in_the_list(driver: Driver) -> None:
-    picker = await opened(driver)
-
-    def highlighted() -> str:
-        return picker.current["name"] if picker.current else ""
-
-    await driver.pilot.press("down", "down", "up")
-    assert highlighted() == "owl"
-    await driver.pilot.press("right")
-    await driver.until(lambda: picker.folder == "/photos/owl")
-    await driver.pilot.press("left")
-    await driver.until(lambda: picker.folder == "/photos" and highlighted() == "owl")
-    await driver.pilot.press("tab", "w", "r", "e")
-    assert [entry["name"] for entry in picker.entries] == ["wren"]
-    await driver.pilot.press("escape", "j", "a", "y")
-    assert picker.query_one(Input).value == "jay"
 
 
 async def test_picker_opens_the_nearest_existing_parent_of_a_missing_folder(driver: Driver) -> None:

@@ -173,17 +173,6 @@ async def test_concurrent_queries_for_the_same_photos_are_all_answered(controlle
     assert sorted(answer["path"] for answer in controller.query.answers) == paths
 
 
-async def test_a_correction_makes_the_photo_an_example_once(controller: Controller) -> None:
-    await controller.add_classes({"jay": photos("jay", 2), "wren": photos("wren", 2)})
-    await controller.ask(["/q/owl-1.jpg"])
-    jay = controller.session.state.named("jay")
-    assert jay is not None
-    assert controller.label(controller.query.answers, jay.id).added == 1
-    assert names(controller) == {"jay": 3, "wren": 2}
-    again = controller.label(controller.query.answers, jay.id)
-    assert (again.added, again.duplicates[0].class_name) == (0, "jay")
-
-
 async def test_undo_restores_answers_with_the_classes(controller: Controller) -> None:
     await controller.add_classes({"jay": photos("jay", 1)})
     await controller.ask(["/q/jay-1.jpg", "/q/owl-1.jpg"])
@@ -212,13 +201,6 @@ async def test_missing_maps_and_changed_files_are_embedded_again(
     assert controller.project == "/p/birds.frn.json"
     await controller.change_model("resnet12")
     assert fake_engine.known == {"new"}
-
-
-async def test_saving_marks_the_state_as_saved(controller: Controller) -> None:
-    await controller.add_classes({"jay": photos("jay", 1)})
-    assert not controller.session.is_saved
-    await controller.save("/p/x.frn.json")
-    assert controller.session.is_saved
 
 
 async def test_cancelled_addition_changes_nothing(controller: Controller, fake_engine: "FakeEngine") -> None:

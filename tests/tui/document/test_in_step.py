@@ -125,17 +125,6 @@ async def test_an_edit_that_the_engine_has_but_the_app_has_undone_is_undone_ther
     assert known(fake_engine) == ["wren", "jay"]
 
 
-async def test_answers_and_classes_are_asked_for_only_once(controller: Controller, fake_engine: "FakeEngine") -> None:
-    paths = ["/q/wren-7.jpg", "/q/wren-8.jpg", "/q/wren-9.jpg"]
-    await controller.ask(paths)
-    fake_engine.calls.clear()
-    await controller.show(paths[1])  # its maps
-    await controller.show(paths[2])
-    await controller.ask(["/q/wren-6.jpg"])
-    assert "classes" not in fake_engine.calls
-    assert fake_engine.calls.count("query") == 3
-
-
 async def test_an_edit_while_classes_are_sent_is_sent_as_well(
     controller: Controller, fake_engine: "FakeEngine"
 ) -> None:
@@ -376,19 +365,6 @@ async def test_interrupted_update_of_answers_is_repeated(controller: Controller)
     assert controller.query.rejected == 2
 
 
-async def test_an_edit_that_changes_nothing_is_not_recorded(driver: "Driver", fake_engine: "FakeEngine") -> None:
-    jobs = driver.app.context.jobs
-    await driver.keys("A")
-    await driver.type("mine")
-    told = fake_engine.calls.count("classes")
-    await driver.keys("0")
-    assert jobs._message.startswith("calibrated threshold: rejects")  # pressing u would undo the class
-    assert fake_engine.calls.count("classes") == told
-    await driver.keys("plus", "0")
-    assert jobs._message == "calibrated threshold: rejects about 5% of your photos   u: undo"
-    assert fake_engine.calls.count("classes") == told + 2
-
-
 async def test_a_request_soon_after_a_cancel_is_not_cancelled(driver: "Driver", fake_engine: "FakeEngine") -> None:
     driver.app.workspace.ask(["/queries"])
     await driver.idle()
@@ -397,15 +373,6 @@ async def test_a_request_soon_after_a_cancel_is_not_cancelled(driver: "Driver", 
     fake_engine.held.pop("query").set()
     await driver.idle()
     assert "Cancelled" not in driver.app.context.jobs._message
-
-
-async def test_answering_none_of_these_never_lowers_the_threshold(driver: "Driver") -> None:
-    controller = driver.app.controller
-    await driver.app.workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
-    controller.session.set_threshold(0.5)
-    controller.threshold = 0.1  # the most recently sent value
-    await driver.keys("x")
-    assert controller.session.state.threshold == 0.5
 
 
 @pytest.mark.parametrize("key", ["ctrl+q", "ctrl+n"])

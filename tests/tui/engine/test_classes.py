@@ -7,9 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from frn_tui.engine.classes import class_ranks
-from frn_tui.engine.classes.class_ranks import ClassErrors
-from frn_tui.engine.classes.enrolled_classes import DISTANCE_WEIGHT, _compare
 from frn_tui.engine.operations import build_handlers
 from PIL import Image
 
@@ -33,13 +30,6 @@ def test_embedding_reports_every_file_in_order(engine: Engine, members: dict[str
     assert "is not an image" in asked.told("embedded")[5]["reason"]
     assert asked.told("embedded")[0]["size"] == members["moth 40"][0].stat().st_size
     assert [(event["done"], event["total"]) for event in asked.told("progress")] == [(4, 7), (7, 7)]
-
-
-def test_embedding_stops_when_cancelled(engine: Engine, members: dict[str, list[Path]]) -> None:
-    asked = engine.ask("embed", paths=[*map(str, members["moth 40"])], cancel_at="progress")
-    assert asked.end["end"] == "cancelled"
-    assert len(asked.told("embedded")) == 4
-    assert len(engine.ask("embed", paths=[*map(str, members["moth 40"])]).told("embedded")) == 12
 
 
 def test_classes_give_the_same_answers_as_the_library(engine: Engine, members: dict[str, list[Path]]) -> None:
@@ -87,16 +77,6 @@ def test_ranks_equal_leave_one_out_computed_by_hand(engine: Engine, members: dic
                 assert lead == pytest.approx(shares[rival] - shares[report["id"]], rel=1e-4)
 
 
-def test_of_two_equal_leads_the_example_far_from_its_class_is_the_likelier_mistake() -> None:
-    errors = np.array([[0.4, 0.2], [0.5, 0.25], [0.6, 0.3]])
-    distances = np.array([[1.0, 2.0], [2.0, 1.0], [1.0, 1.0]])
-    ranks, found = _compare(("near", "far", "between"), errors, distances, 0, np.array([0.5, 0.4, 0.3]), [7, 9], 1.0)
-    assert ranks == dict.fromkeys(found, 1)
-    assert {rival for rival, *_ in found.values()} == {9}
-    assert found["far"][2] - found["far"][1] == pytest.approx(DISTANCE_WEIGHT)
-    assert found["near"][2] - found["near"][1] == pytest.approx(-DISTANCE_WEIGHT)
-
-
 def test_added_example_causes_only_its_class_to_be_enrolled_again(
     engine: Engine, members: dict[str, list[Path]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,24 +115,6 @@ def test_classes_and_maps_in_memory_are_reused(
     assert engine.done("classes", state=state) == before
     renamed = {**state, "classes": [{**entry, "name": f"new {entry['name']}"} for entry in state["classes"]]}
     assert engine.done("classes", state=renamed) == before
-
-
-def test_many_ranks_are_computed_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    generator = np.random.default_rng(0)
-    groups = [tuple(f"{c} {i}" for i in range(3)) for c in range(6)]
-    maps = {key: generator.normal(size=(4, 8)).astype(np.float32) for group in groups for key in group}
-    head = Extractor.open(shipped_extractors()["conv4"], trusted=True, device="cpu", threads=1).head
-    assert head is not None
-    classes = [enroll(np.stack([maps[key] for key in group]), head) for group in groups]
-    whole = ClassErrors().errors(groups, classes, maps, lambda: None)
-    monkeypatch.setattr(class_ranks, "BLOCK", 2 * 4 * 64)
-    monkeypatch.setattr(class_ranks, "MAX_OPERATIONS", 30 * 64)
-    slow = ClassErrors()
-    missing = [np.isnan(slow.errors(groups, classes, maps, lambda: None)).sum() for _ in range(40)]
-    assert missing[0] > 0
-    assert missing == sorted(missing, reverse=True)
-    assert missing[-1] == 0
-    np.testing.assert_allclose(slow.errors(groups, classes, maps, lambda: None), whole, rtol=1e-5)
 
 
 def test_photos_in_two_classes_refer_to_each_other_and_are_not_used(

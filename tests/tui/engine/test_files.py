@@ -155,14 +155,6 @@ def test_a_journal_is_found_once_its_app_is_gone(
     assert not file.exists()
 
 
-def test_saved_work_leaves_no_journal(engine: Engine, state_folder: Path) -> None:
-    state = engine.state({"x": []})
-    engine.done("journal", state=state, model="conv4", project="/x.frn.json", place=None, adding={})
-    assert len([*state_folder.glob("journal-*.json")]) == 1
-    engine.done("discard", journal=None)
-    assert [*state_folder.iterdir()] == []
-
-
 def test_saving_names_the_project_in_the_journal(engine: Engine, state_folder: Path, tmp_path: Path) -> None:
     state, path = engine.state({"x": []}), str(tmp_path / "x.frn.json")
     engine.done("save", path=path, state=state, replace=False)
@@ -268,14 +260,6 @@ def test_an_app_holds_only_the_lock_of_its_open_project(bare: Engine, tmp_path: 
     bare.done("lock", path=first)
     other.done("lock", path=first)
     assert bare.done("holder", path=first) == os.getpid() + 1
-
-
-def test_lock_without_a_process_number_still_has_a_holder(bare: Engine, tmp_path: Path) -> None:
-    path, other = str(tmp_path / "x.frn.json"), Engine(build_handlers(os.getpid() + 1))
-    other.done("lock", path=path)
-    (lock,) = (Path(os.environ["FRN_STATE"]) / "open").glob("*.lock")
-    lock.write_text("somebody")
-    assert bare.done("holder", path=path) == 0
 
 
 def test_only_messages_go_to_the_pipe_and_everything_else_to_the_log(tmp_path: Path) -> None:

@@ -2,18 +2,16 @@
 
 import io
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
-from frn_tui.client.protocol import INTERNAL, MIRROR, REQUESTS, OpenModel, Request
+from frn_tui.client.protocol import MIRROR, REQUESTS, OpenModel, Request
 from frn_tui.engine.models import Models
 from frn_tui.engine.worker_queues import Job, Server
 
-from frn.system.processes.messages import encode
 from tests.tui.engine.conftest import Engine, Message
 
 
@@ -32,16 +30,6 @@ def test_request_without_a_model_asks_for_one(bare: Engine, op: str, tmp_path: P
 def test_missing_arguments_are_reported(engine: Engine, op: str) -> None:
     assert engine.ask(op).end["end"] == "failed"
     assert "internal error" not in engine.ask(op).reason
-
-
-def test_a_request_that_hits_a_bug_also_gets_an_answer(bare: Engine, capsys: pytest.CaptureFixture[str]) -> None:
-    def broken(request: object, job: Job) -> Message:
-        raise ZeroDivisionError("two\nlines")
-
-    bare.handlers["scan"] = broken
-    asked = bare.ask("scan", path="/")
-    assert (asked.reason, asked.end["code"]) == ("internal error: ZeroDivisionError: two lines", INTERNAL)
-    assert "Traceback" in capsys.readouterr().err
 
 
 def test_unusable_model_leaves_the_old_one_open(engine: Engine, tmp_path: Path) -> None:
@@ -79,54 +67,6 @@ def test_queues_run_in_parallel_and_drop_cancelled_requests(
     until(lambda: len(sent) == 5)
     assert [message["id"] for message in sent[3:]] == [1, 3]
     server.run([b"no message\n"])
-
-
-def test_end_of_input_stops_running_and_drops_waiting_requests(
-    until: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sent: list[Message] = []
-    begun = threading.Event()
-    handled: list[object] = []
-
-    def handle(request: Request[Any], job: Job) -> None:
-        handled.append(job.number)
-        begun.set()
-        while True:
-            job.check()
-            time.sleep(0.001)
-
-    server = Server({"list": handle}, io.BytesIO())
-    monkeypatch.setattr(server, "send", lambda message: sent.append(dict(message)))
-
-    def lines() -> Iterator[bytes]:
-        for number in (1, 2):
-            yield encode({"id": number, "op": "list", "path": "/"})
-        begun.wait(10)
-
-    server.run(lines())
-    until(lambda: sent == [{"id": 1, "end": "cancelled"}])
-    assert handled == [1]
-
-
-@pytest.mark.parametrize("op", ["list", "stamp"])
-def test_request_for_many_files_checks_for_cancellation_at_each_file(
-    bare: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, op: str
-) -> None:
-    folder = tmp_path / "jay"
-    folder.mkdir()
-    paths = [str(folder / f"{number}.jpg") for number in range(20)]
-    for path in paths:
-        Path(path).write_text(path)
-    checks: list[object] = []
-    check = Job.check
-
-    def counted(job: Job) -> None:
-        checks.append(job.number)
-        check(job)
-
-    monkeypatch.setattr(Job, "check", counted)
-    bare.done(op, **({"paths": paths} if op == "stamp" else {"path": str(folder)}))
-    assert len(checks) >= 1 + len(paths)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import base64
 import os
-import re
 import zlib
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from frn_tui.terminal.modes import FRAME
 from frn_tui.terminal.rendered_picture import Box
 from PIL import Image
 
-from frn.images.ramp import RAMP
 from tests.tui.engine.conftest import Engine, Message
 
 HEAT: Message = {"map": [[0.0] * 4] * 3 + [[1.0] * 4], "low": 0.0, "high": 1.0, "smooth": False}
@@ -105,12 +103,6 @@ def test_the_map_covers_exactly_what_the_network_sees() -> None:
     smooth = paint(photo, {**heat, "smooth": True}, box, bare=True).astype(int).sum(2)
     assert (np.diff(smooth[10, 41:119]) >= 0).all()
     assert len(np.unique(smooth[10, 40:120])) > 20
-
-
-def test_map_without_contrast_gets_the_lowest_colour() -> None:
-    flat: Heat = {"map": [[3.0, 3.0]], "low": 3.0, "high": 3.0, "smooth": False}
-    drawn = paint(np.full((2, 4, 3), 9, np.uint8), flat, (0.0, 0.0, 1.0, 1.0), bare=True)
-    assert (drawn == RAMP[0]).all()
 
 
 def test_zoomed_photo_shows_the_matching_part_of_the_map(bare: Engine, wide: Path) -> None:
@@ -258,39 +250,6 @@ def test_place_of_a_photo_in_forty_columns_and_twenty_rows(
     assert tuple(cells) == shown
     (left, right), (top, bottom) = view
     assert visible == pytest.approx((left, top, right, bottom))
-
-
-def test_sixel_rows_are_cut_at_the_width_of_a_cell_and_use_the_given_colours(bare: Engine, tmp_path: Path) -> None:
-    noise = np.random.default_rng(0).integers(0, 256, (18, 959, 3), dtype=np.uint8)
-    Image.fromarray(noise).save(path := tmp_path / "x.png")
-    arguments: Message = {"path": str(path), "columns": 137, "rows": 2, "mode": "sixel", "cell": [7, 9]}
-    for colours in (16, 57):
-        rows = bare.done("preview", **arguments, colours=colours)["data"].split("\n")
-        assert [row.count("\t") for row in rows] == [0, 0]  # 959 pixels are one piece
-        assert len({colour for row in rows for colour in re.findall("#[0-9]+;", row)}) == colours
-
-
-def test_only_an_image_of_the_networks_size_is_seen_whole(bare: Engine, tmp_path: Path) -> None:
-    """Until a model is open, the size is 84."""
-    for side in (84, 85):
-        Image.new("RGB", (side, side)).save(path := tmp_path / f"{side}.png")
-        shown = cells(bare.done("preview", path=str(path), columns=84, rows=42, framed=True))
-        assert (shown[..., :3] == FRAME).all(2).any() == (side == 85)
-
-
-def test_frame_is_thinner_in_characters_and_a_palette_limits_only_characters(bare: Engine, wide: Path) -> None:
-    def drawn(mode: str, **options: Any) -> Any:
-        answer = bare.done("preview", path=str(wide), columns=40, rows=20, mode=mode, cell=[4, 8], **options)
-        return answer["data"] or answer["cells"]
-
-    halves = cells(bare.done("preview", path=str(wide), columns=40, rows=20, cell=[4, 8], framed=True))
-    assert (halves.reshape(-1, 6)[:, :3] == FRAME).all(1).any()
-    assert drawn("half", palette="greys") != drawn("half")
-    assert drawn("kitty", palette="greys") == drawn("kitty")
-    framed = np.frombuffer(zlib.decompress(base64.b64decode(drawn("kitty", framed=True))), np.uint8).reshape(-1, 3)
-    assert (framed == FRAME).all(1).sum() == 36**2 - 32**2  # the network sees a square
-    plain = np.frombuffer(zlib.decompress(base64.b64decode(drawn("kitty"))), np.uint8).reshape(-1, 3)
-    assert not (plain == FRAME).all(1).any()
 
 
 def test_map_is_drawn_only_if_it_is_there_and_wanted(bare: Engine, wide: Path) -> None:

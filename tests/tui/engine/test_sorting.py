@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from frn_tui.engine.files import moves, placing, sorting
 from frn_tui.engine.files.moves import MoveJournal
-from frn_tui.engine.files.placing import safe_name
 from frn_tui.engine.operations import build_handlers
 
 from frn.errors import FrnWarning
@@ -414,11 +413,6 @@ def test_a_name_without_a_folder_is_renamed_in_the_current_one(tmp_path: Path, m
         placing.rename_new(Path("a"), Path("b"))
     placing.rename_new(Path("a"), Path("c"))
     assert {path.name: path.read_text() for path in tmp_path.iterdir() if path.is_file()} == {"b": "b", "c": "a"}
-
-
-def test_a_long_name_keeps_a_hundred_bytes_and_its_ending() -> None:
-    assert safe_name("x" * 300 + ".png") == "x" * 100 + ".png"
-    assert safe_name("é" * 300) == "é" * 50
 
 
 def test_the_newest_two_hundred_journals_are_kept(state_folder: Path) -> None:

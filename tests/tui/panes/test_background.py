@@ -80,23 +80,3 @@ async def test_new_photos_in_a_watched_folder_are_classified(
     await driver.until(lambda: app.workspace.query_pane.watched is None)
     await driver.idle()
     assert any("stopped watching /queries" in note.message for note in app._notifications)
-
-
-async def test_remaining_time_ignores_a_cancelled_job(driver: "Driver", monkeypatch: pytest.MonkeyPatch) -> None:
-    context = driver.app.context
-    told: list[float] = []
-    clock = iter((1000.0, 5000.0))
-    monkeypatch.setattr("frn_tui.panes.context.time", SimpleNamespace(monotonic=lambda: next(clock)))
-    monkeypatch.setattr(context.jobs, "show", lambda what, done, total, left: told.append(left))
-
-    async def work() -> None:
-        context.progress("Classifying", 4, 8)
-        await asyncio.sleep(60)
-
-    for count in (1, 2):
-        worker = context.start(work)
-        await driver.pilot.pause()
-        assert len(told) == count
-        worker.cancel()
-        await driver.idle()
-    assert told == [0, 0]

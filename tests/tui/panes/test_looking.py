@@ -120,15 +120,6 @@ async def test_query_pane_is_widened_by_key(driver: "Driver") -> None:
     assert 15 <= query.size.width < photos.size.width
 
 
-async def test_tiles_grow_and_shrink_by_key(driver: "Driver") -> None:
-    gallery = driver.app.workspace.photos_pane.gallery
-    columns = gallery._grid.columns
-    await driver.keys("left_curly_bracket", "left_curly_bracket")
-    assert gallery._grid.columns == columns + 2
-    await driver.keys(*["right_curly_bracket"] * 9)
-    assert gallery._grid.columns == 1
-
-
 @pytest.mark.parametrize("count", [1, 2, 6, 40, 10_000])
 @pytest.mark.parametrize("room", [(52, 35), (78, 19), (84, 56), (6, 3), (1, 1)])
 def test_tiles_are_as_large_as_possible(count: int, room: tuple[int, int]) -> None:

@@ -82,11 +82,6 @@ def test_chosen_order_is_kept_while_answers_change() -> None:
     assert arrangement.paths == ["/a"]
 
 
-def test_completed_work_is_counted() -> None:
-    items = [item("/a", "jay", 0.9), item("/b", "owl", 0.9, label="jay"), item("/c", "unknown", 0.9)]
-    assert summary(items) == "○ 2 new, ● 0 seen, ◆ 1 labelled, 1 unknown"
-
-
 def test_class_may_have_the_same_name_as_a_filter() -> None:
     items = [item("/a", "unknown", 0.9), item("/b", "unreadable", 0.9)]
     items[0].answer["unknown"] = False
@@ -181,14 +176,6 @@ async def test_sorting_again_moves_and_undoes_only_photos_in_the_wrong_folder(
     await driver.keys("u")
     assert said(driver).startswith("undone: moved 5 photos")
     assert len(fake_engine.moved) == 5
-
-
-async def test_a_label_counts_in_the_filter_although_the_answer_is_unknown(driver: Driver) -> None:
-    await opened(driver)
-    await driver.keys("l", "l", "l", "l", "1", "f")  # the swan becomes a jay
-    assert isinstance(driver.app.screen, Choose)
-    assert "answer jay  2" in driver.app.screen.options
-    assert "answer owl  2" in driver.app.screen.options
 
 
 async def test_many_photos_are_labelled_and_undone_in_one_step(driver: Driver, lines: Lines) -> None:
@@ -519,24 +506,6 @@ async def test_enlarged_photo_can_be_labelled_and_closed_step_by_step(
     assert shown(driver) == "/queries/swan-1.jpg"
 
 
-async def test_v_extends_the_selection_and_an_empty_list_says_why(driver: Driver, lines: Lines) -> None:
-    review = await opened(driver)
-    await driver.keys("l", "v", "l", "l")
-    assert [path[-10:] for path in review.gallery.selection] == ["jay-10.jpg", "owl-10.jpg", "owl-11.jpg"]
-    await driver.keys("h", "v", "l", "l")
-    assert [path[-10:] for path in review.gallery.selection] == ["jay-10.jpg", "owl-10.jpg"]
-    await driver.keys("slash")
-    await driver.type("eagle")
-    assert "no answers match: original order · only eagle" in lines(driver.app)[1]
-    await driver.keys("question_mark")
-    assert "create an empty class" in "\n".join(lines(driver.app))
-
-
-async def test_review_photos_receive_their_images(driver: Driver) -> None:
-    review = await opened(driver)
-    await driver.until(lambda: len(review.gallery._pictures) == 5)  # all photos except the broken one
-
-
 async def test_n_goes_to_the_next_doubtful_answer(driver: Driver) -> None:
     review = await opened(driver)
     await driver.keys("n")
@@ -592,13 +561,3 @@ async def test_the_class_of_an_answer_is_renamed_in_the_review(driver: Driver) -
     await driver.type("barn owl")
     assert [entry.name for entry in driver.app.controller.session.state.classes] == ["jay", "barn owl", "wren"]
     assert said(driver) == "renamed owl to barn owl   u: undo"
-
-
-async def test_the_table_shows_images_and_then_one_line_a_row(driver: Driver) -> None:
-    review = await opened(driver)
-    shapes = []
-    for _ in range(3):
-        await driver.keys("g")
-        shapes.append((review.gallery.view, review.gallery._grid.pitch.height))
-    assert shapes[:2] == [("list", 3), ("list", 1)]
-    assert shapes[2][0] == "grid"

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -63,20 +62,6 @@ async def test_d_deletes_a_class_only_if_the_classes_pane_is_focused(driver: "Dr
     await driver.keys("d")
     assert driver.counts == {"owl": 4, "wren": 5}
     assert "deleted jay, 6 photos" in driver.app.context.jobs._message
-
-
-async def test_changed_file_counts_as_two_examples_and_one_is_removed(
-    driver: "Driver", fake_engine: "FakeEngine"
-) -> None:
-    controller, workspace = driver.app.controller, driver.app.workspace
-    jay = controller.session.state.classes[0]
-    newer = replace(jay.supports[0], key="newer")
-    fake_engine.known.add("newer")
-    controller.session.add(jay.id, [newer])
-    workspace.refresh_all()
-    workspace.photos_pane.gallery.focus()
-    await driver.keys("home", "d")
-    assert controller.session.state.classes[0].supports == (*jay.supports[1:], newer)
 
 
 async def test_the_error_map_can_be_changed_by_key(driver: "Driver") -> None:
@@ -208,19 +193,6 @@ async def test_the_picker_lays_out_only_visible_entries(
     await driver.pilot.press("space")
     assert any("✓▫ elk-09999.jpg" in line for line in lines(app))
     assert len(set(laid_out)) < 200
-
-
-async def test_dialog_ignores_keys_before_opening_and_after_closing(driver: "Driver") -> None:
-    choose = Choose("which", ["one", "other"])
-    driver.app.push_screen(choose)
-    able = [choose.check_action(action, (1,)) for action in ("move", "leave")]
-    await driver.until(lambda: choose.begun)
-    able.append(choose.check_action("move", (1,)))
-    await driver.pilot.press("down", "enter")
-    await driver.until(lambda: driver.app.screen is driver.app.workspace)
-    await driver.pilot.pause()
-    able.append(choose.check_action("move", (1,)))
-    assert able == [False, True, True, False]
 
 
 async def test_photos_without_a_class_become_one_with_their_folders_name(driver: "Driver") -> None:
@@ -375,25 +347,6 @@ async def test_misfits_are_listed_likeliest_first_and_can_be_moved(driver: "Driv
     await driver.keys("escape", "f")
     await driver.type("near copies")
     assert "no matching photos: near copies" in pane.gallery.empty_text
-
-
-async def test_n_goes_from_the_likeliest_mistake_to_the_next_in_any_class(driver: "Driver") -> None:
-    controller, pane = driver.app.controller, driver.app.workspace.photos_pane
-    jay, owl, wren = controller.session.state.classes
-    for entry, key, rank, lead in ((jay, "jay-3.jpg", 2, 0.1), (wren, "wren-2.jpg", 1, 0.3)):
-        controller.reports[entry.id]["rank"][key] = rank
-        controller.reports[entry.id]["rival"][key] = owl.id, lead, lead, 0.9
-
-    def shown() -> str:
-        item = pane.gallery.cursor_item
-        return item.path if item else ""
-
-    await driver.keys("n")
-    assert shown() == "/photos/wren/wren-2.jpg"
-    await driver.keys("n")
-    assert shown() == "/photos/jay/jay-3.jpg"
-    await driver.keys("N", "2")
-    assert driver.counts == {"jay": 6, "owl": 5, "wren": 4}
 
 
 async def test_groups_of_unknown_photos_become_classes(drive: "Drive", fake_engine: "FakeEngine") -> None:

@@ -1,6 +1,5 @@
 """Every key does what the table says, in any focused pane or screen."""
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -8,17 +7,10 @@ import pytest
 from frn_tui.panes.project import PANES
 from frn_tui.panes.review import Review
 from frn_tui.screens.workspace import FOOTERS
-from frn_tui.settings.keys import BOUND, FIXED, TABLE
-from textual import actions
+from frn_tui.settings.keys import BOUND, TABLE
 from textual.widgets import Static
 
 from tests.tui.conftest import Drive, Driver
-
-
-def test_keys_in_the_table_are_unique() -> None:
-    keys = [key for row in TABLE.values() for key in row.keys.split(",")]
-    assert len(set(keys)) == len(keys)
-    assert all(key.meaning and key.meaning[0].islower() for key in TABLE.values())
 
 
 @pytest.mark.parametrize("place", [*PANES, "review"])
@@ -47,21 +39,6 @@ async def test_every_key_runs_its_own_action_in_every_pane_and_in_the_review(
             done.clear()
             await driver.pilot.press(key)
             assert done == [name], key
-
-
-async def test_every_row_has_a_handler_and_the_review_handles_nothing_else(driver: Driver) -> None:
-    await driver.app.workspace.query_pane.ask_now(["/queries"])
-    handlers = [*driver.app.workspace.handlers(), Review]
-    for name, row in BOUND.items():
-        namespace, action, _ = actions.parse(row.action)
-        where = [driver.app] if namespace else handlers
-        assert any(hasattr(handler, f"action_{action}") for handler in where), name
-    await driver.keys("L")
-    review: Any = driver.app.screen
-    for name in ("add", "new-class"):
-        await review.action_do(name)
-        assert "only in the workspace" in review.jobs._message
-        assert isinstance(driver.app.screen, Review)
 
 
 async def test_the_key_line_lists_only_keys_that_currently_work(driver: Driver) -> None:
@@ -106,9 +83,3 @@ def test_the_docs_contain_the_table() -> None:
     text = (Path(__file__).parents[3] / "docs" / "reference" / "app-keys.md").read_text(encoding="utf-8")
     missing = [name for name, row in BOUND.items() if not name.startswith("class-") and row.meaning not in text]
     assert missing == []
-
-
-def test_the_table_has_the_same_format_as_a_custom_key_file() -> None:
-    text = (Path(__file__).parents[3] / "tui/frn_tui/settings/keys.toml").read_text(encoding="utf-8")
-    assert set(tomllib.loads(text)["Classify"]) <= BOUND.keys()
-    assert "space" in FIXED

@@ -18,7 +18,7 @@ import pytest
 from frn_tui.dialogs.dialogs import Page
 from frn_tui.dialogs.pages import KeysPage
 from frn_tui.screens.workspace import Workspace
-from frn_tui.settings.keys import BOUND, FIXED, keys_path
+from frn_tui.settings.keys import BOUND, keys_path
 from rich.style import Style
 from textual.widgets import Input
 
@@ -170,12 +170,6 @@ async def test_screens_match_their_stored_text(
     await driver.idle()
     name = f"{scene.__name__.replace('_', '-')}-{size[0]}x{size[1]}"
     snapshot(driver.app, name if look == "dark" else f"{name}-{look}")
-
-
-@pytest.mark.app(size=(80, 24))
-async def test_fixed_keys_in_the_table_are_bound_by_lists_and_the_app(driver: "Driver") -> None:
-    nodes = [driver.app, driver.app.workspace.photos_pane.gallery]
-    assert {key for node in nodes for key in node._bindings.key_to_bindings} >= FIXED
 
 
 async def test_help_shows_the_current_keys(

@@ -3,9 +3,7 @@
 import itertools
 import re
 from time import monotonic
-from types import SimpleNamespace
 
-import pytest
 from frn_tui.terminal.marks import WAITING
 from frn_tui.terminal.wire.cell_app import LARGEST, SMALLEST, CellApp
 from frn_tui.terminal.wire.cell_buffer import CellBuffer
@@ -149,14 +147,6 @@ def test_a_place_that_waits_for_its_image_is_written_after_text() -> None:
     assert written(cells, 0) == [(2, 1, "words")]
     cells.take(update("▀▀▀▀▀", style=PICTURE), 5, 2)
     assert written(cells) == [(1, 1, "▀▀▀▀▀")]
-
-
-def test_an_update_without_changes_discards_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Textual also reports updates in which nothing has changed, for instance after a dialog is closed."""
-    app = CellApp()
-    app._driver, app._running = SimpleNamespace(is_headless=False, is_inline=False), True  # type: ignore[assignment]
-    monkeypatch.setattr(app.cells, "forget", lambda: pytest.fail("everything would be painted again"))
-    app._display(None, None)  # type: ignore[arg-type]
 
 
 def answered(app: CellApp, seconds: float, sent: int) -> int:

@@ -5,13 +5,11 @@ from typing import Any
 import pytest
 from frn_tui.widgets.lists import ClassList, ClassRow
 from textual.app import App
-from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import OptionList
 
 Play = Callable[..., Any]
 Lines = Callable[[App[Any]], list[str]]
-Told = list[Message]
 
 BIRDS = [
     ClassRow(4, 1, "blue jay", 12, 0.95),
@@ -87,22 +85,6 @@ async def test_the_highlight_stays_with_its_class(play: Play) -> None:
     classes.show(BIRDS)
     await pilot.pause()
     assert classes.chosen_id == 4
-
-
-def test_empty_class_list_has_no_choice() -> None:
-    assert ClassList().chosen_id is None
-
-
-async def test_a_class_is_chosen_by_its_id(play: Play) -> None:
-    classes = ClassList()
-    pilot, _ = await play(classes, size=(26, 10))
-    classes.show(BIRDS)
-    classes.choose(11)
-    await pilot.pause()
-    assert classes.chosen_id == 11
-    assert classes.chosen_id == 11
-    classes.choose(12345)
-    assert classes.chosen_id == 11
 
 
 async def test_click_chooses_a_class(play: Play) -> None:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from frn_tui.dialogs.dialogs import Choose
 from frn_tui.dialogs.picker import Picker
-from frn_tui.widgets.lists import Options, Palette
-from textual.command import CommandPalette
+from frn_tui.widgets.lists import Options
 
 if TYPE_CHECKING:
     from tests.tui.conftest import Driver
@@ -27,37 +26,6 @@ async def test_page_keys_do_nothing_in_a_hidden_list(play: Callable[..., Any]) -
     assert options.highlighted == 2
     options.action_page_up()
     assert options.highlighted == 0
-
-
-@pytest.mark.app(size=(80, 24))
-async def test_page_keys_do_nothing_in_a_palette_before_layout(driver: "Driver") -> None:
-    app = driver.app
-    for show in (app.action_command_palette, app.search_themes):
-        show()
-        palette = app.screen
-        assert isinstance(palette, Palette)
-        palette._action_command_list("page_up")  # the list does not exist yet
-        await driver.pilot.pause()
-        palette.dismiss()
-        palette.dismiss()
-        assert app.screen is app.workspace
-        await driver.pilot.pause()
-    assert not [screen for screen in app.screen_stack if isinstance(screen, CommandPalette)]
-
-
-@pytest.mark.app(size=(80, 24))
-async def test_a_closed_palette_does_not_search(driver: "Driver") -> None:
-    app = driver.app
-    app.action_command_palette()
-    palette = app.screen
-    assert isinstance(palette, Palette)
-    await driver.pilot.pause()
-    palette._gather_commands("a")
-    palette.dismiss()
-    palette._gather_commands("ab")
-    assert not [worker for worker in app.workers if worker.node is palette and not worker.is_cancelled]
-    await driver.pilot.pause()
-    assert app.screen is app.workspace
 
 
 @pytest.mark.app(size=(80, 24))

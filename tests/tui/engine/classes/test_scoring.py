@@ -86,8 +86,3 @@ def test_example_is_judged_by_leave_one_out_as_in_the_library(engine: Engine, me
         assert [s["error"] for s in jointly[paths.index(path)]["scores"]] == pytest.approx(
             sorted(errors.values()), rel=1e-5
         )
-
-
-def test_photos_are_read_only_until_the_request_is_cancelled(engine: Engine, members: dict[str, list[Path]]) -> None:
-    asked = engine.ask("embed", paths=[str(path) for path in members["moth 40"][:4]], cancel_at="embedded")
-    assert (asked.end["end"], len(asked.told("embedded"))) == ("cancelled", 1)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from frn_tui.engine.files import journal
 
 from frn.system.processes.locks import Lock
 from tests.tui.engine.conftest import Engine
@@ -33,16 +32,6 @@ def test_journal_contains_all_unsaved_work(bare: Engine, state_folder: Path) -> 
     free.release()
 
 
-def test_engine_that_starts_again_holds_the_journal_of_its_app(state_folder: Path) -> None:
-    state_folder.mkdir(parents=True, exist_ok=True)
-    (state_folder / "journal-0-77.json").write_text("{}")
-    mine = journal.RunningApp(77)
-    assert not Lock(state_folder / "journal-0-77.lock").acquire()
-    journal.RunningApp(78)
-    assert not (state_folder / "journal-0-78.lock").exists()
-    mine._lock.release()
-
-
 @pytest.mark.parametrize("change", [{"format": "other"}, {"version": 2}, {"state": 5}, {"time": None}])
 def test_journal_of_another_format_or_version_is_not_read(
     bare: Engine, state_folder: Path, change: dict[str, Any]
@@ -62,8 +51,3 @@ def test_journal_that_cannot_be_removed_is_reported(bare: Engine, state_folder: 
     path.mkdir(parents=True)
     (path / "x").touch()
     assert bare.ask("discard", journal=None).reason.startswith(f"{path}: cannot be removed (")
-
-
-def test_journal_that_is_already_gone_counts_as_discarded(bare: Engine, state_folder: Path) -> None:
-    bare.done("discard", journal=None)
-    bare.done("discard", journal=str(state_folder / "journal-1.json"))

@@ -5,22 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from frn_tui.engine.files import scan
 
-from frn.projects.folder_tree import looks_like_image
 from tests.tui.engine.conftest import Engine
-
-
-def test_at_most_5000_folders_are_found(bare: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in "abc":
-        (tmp_path / "x" / name / "deep").mkdir(parents=True)
-    for most, names in (
-        (6, ["a", "b", "c", "a/deep", "b/deep", "c/deep"]),
-        (4, ["a", "b", "c", "a/deep"]),
-        (2, ["a", "b"]),
-    ):
-        monkeypatch.setattr(scan, "MAX_FOLDERS", most)
-        assert bare.done("folders", path=str(tmp_path / "x")) == names
 
 
 def test_message_about_a_folder_or_file_that_cannot_be_used(bare: Engine, tmp_path: Path) -> None:
@@ -61,13 +47,6 @@ def test_splits_in_any_case_are_not_classes_but_a_further_folder_makes_classes(b
     (home / "jay").mkdir()
     (home / "jay" / "a.png").touch()
     assert list(bare.done("scan", path=str(home))["classes"]) == ["jay", "Train", "VAL"]
-
-
-@pytest.mark.parametrize(
-    ("name", "is_image"), [("a.PNG", True), ("a.jpeg", True), ("png", False), (".png", False), ("a.png.txt", False)]
-)
-def test_images_are_recognised_by_their_ending(name: str, is_image: bool) -> None:
-    assert looks_like_image(name) == is_image
 
 
 def test_sorting_reports_what_is_not_a_file(bare: Engine, tmp_path: Path) -> None:

@@ -30,24 +30,6 @@ def test_only_the_last_256_kib_are_searched_for_unfinished_moves(tmp_path: Path,
         assert json.loads(settled)["kept"] == str(source)
 
 
-def test_journal_is_private_and_each_line_is_synced(monkeypatch: pytest.MonkeyPatch) -> None:
-    journal = MoveJournal()
-    synced: list[int] = []
-    fsync = os.fsync
-
-    def sync(descriptor: int) -> None:
-        synced.append(os.fstat(descriptor).st_ino)
-        fsync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", sync)
-    for _ in range(2):
-        journal._write({"move": "a"})
-    file, folder = journal.path.stat(), journal.path.parent.stat()
-    assert file.st_mode & 0o777 == 0o600
-    assert synced == [file.st_ino, folder.st_ino, file.st_ino]  # its name is new only once
-    assert journal.path.read_bytes().count(b"\n") == 2
-
-
 def test_line_that_is_written_only_in_part_stops_the_move(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     class Full:
         def __init__(self, file: Any) -> None:
@@ -118,31 +100,3 @@ def test_settling_reads_all_journals_but_no_other_files(state_folder: Path, tmp_
     assert places == {str(sources[0]): str(tmp_path / "moved a.jpg")}
     assert gone == []
     assert settle_all() == ({}, [])
-
-
-def test_line_has_a_checksum_and_keeps_names_readable() -> None:
-    line = _encode({"move": "/möwe\udcff.jpg"})
-    assert line == b'{"move": "/m\xc3\xb6we\\udcff.jpg", "crc32": %d}\n' % json.loads(line)["crc32"]
-    assert moves._decode(line) == {"move": "/möwe\udcff.jpg"}
-    for damaged in (line.replace(b"jpg", b"png"), b"[]", b"5", b"{}", b'"x"', b"\xff", b"[" * 100_000):
-        assert moves._decode(damaged) is None
-
-
-def test_outcome_that_cannot_be_written_does_not_undo_the_move(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "a.jpg").write_text("photo")
-    journal, write, lines = MoveJournal(), MoveJournal._write, []
-
-    def once(self: MoveJournal, entry: dict[str, object]) -> None:
-        lines.append(entry)
-        if len(lines) > 1:
-            raise FrnError("full")
-        write(self, entry)
-
-    monkeypatch.setattr(MoveJournal, "_write", once)
-    stamp = {"bytes": 5, "mtime_ns": (tmp_path / "a.jpg").stat().st_mtime_ns}
-    with journal.moving(tmp_path / "a.jpg", tmp_path / "b.jpg"):
-        (tmp_path / "a.jpg").rename(tmp_path / "b.jpg")
-    assert lines == [
-        {"move": str(tmp_path / "a.jpg"), "to": str(tmp_path / "b.jpg"), **stamp, "link": None, "twin": False},
-        {"moved": str(tmp_path / "a.jpg"), "to": str(tmp_path / "b.jpg"), **stamp},
-    ]

@@ -7,22 +7,13 @@ from pathlib import Path
 
 import pytest
 from frn_tui.engine.files import placing
-from frn_tui.engine.files.placing import copy_new, is_same_photo, make_folder, move_new, remove_twin, rename_new
+from frn_tui.engine.files.placing import copy_new, is_same_photo, move_new, remove_twin, rename_new
 
 
 def write(path: Path, text: str, seconds: float = 1e9) -> Path:
     path.write_text(text)
     os.utime(path, (seconds, seconds))
     return path
-
-
-def test_new_folders_are_synced_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[Path] = []
-    monkeypatch.setattr(placing, "sync_path", synced.append)
-    (tmp_path / "a").mkdir()
-    for _ in range(2):  # the second time, they exist
-        make_folder(tmp_path / "a" / "b" / "c")
-        assert synced == [tmp_path / "a", tmp_path / "a" / "b"]
 
 
 @pytest.mark.parametrize("number", [errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EACCES])
@@ -48,13 +39,6 @@ def test_name_is_reserved_where_a_rename_cannot_refuse_to_overwrite(
     with pytest.raises(FileNotFoundError):
         rename_new(tmp_path / "away", tmp_path / "c")
     assert not (tmp_path / "c").exists()  # the reserved name is free again
-
-
-def test_refused_rename_names_the_target(tmp_path: Path) -> None:
-    source, target = write(tmp_path / "a", "1"), write(tmp_path / "b", "2")
-    with pytest.raises(FileExistsError) as refused:
-        rename_new(source, target)
-    assert (refused.value.errno, refused.value.filename) == (errno.EEXIST, str(target))
 
 
 def test_copy_keeps_time_and_mode_and_returns_the_status_of_the_original(tmp_path: Path) -> None:
@@ -96,20 +80,6 @@ def test_only_a_move_to_another_disk_becomes_a_copy(
         with pytest.raises(OSError, match="Permission denied"):
             move_new(source, target)
     assert (target.exists(), source.exists()) == (is_copied, not is_copied)
-
-
-@pytest.mark.parametrize(
-    ("content", "seconds", "is_kept"), [("1", 1e9, True), ("2", 1e9 + 1, False), ("22", 1e9, False), ("2", 1e9, True)]
-)
-def test_file_with_the_same_size_and_time_counts_as_unchanged(
-    tmp_path: Path, content: str, seconds: float, is_kept: bool
-) -> None:
-    path = write(tmp_path / "a", "1")
-    before = path.stat()
-    write(path, content, seconds)
-    assert placing._is_unchanged(path, before) == is_kept
-    other = write(tmp_path / "b", "1")
-    assert not placing._is_unchanged(other, before)  # another file
 
 
 @pytest.mark.parametrize(

@@ -34,17 +34,6 @@ def test_search_ends_with_the_last_photo_and_reports_each(
     assert read == ["1.png", "2.png", "3.png"]
 
 
-def test_unreadable_and_vanished_photos_are_skipped(
-    bare: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "1.png").write_text("one")
-    paths = [tmp_path / "away.png", tmp_path / "empty.png", tmp_path / "1.png"]
-    (tmp_path / "empty.png").write_bytes(b"")
-    monkeypatch.setattr(scan, "photos_below", lambda *_: (paths, []))
-    found = bare.done("relocate", folder=str(tmp_path), sizes={content_key(b"one"): 3, "0" * 32: 0})
-    assert list(found) == [content_key(b"one")]
-
-
 def test_folder_to_search_must_exist(bare: Engine, tmp_path: Path) -> None:
     reason = bare.ask("relocate", folder=str(tmp_path / "away"), sizes={"0" * 32: 1}).reason
     assert reason == f"{tmp_path / 'away'}: is not a folder; choose the folder to search"

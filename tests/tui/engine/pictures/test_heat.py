@@ -16,12 +16,6 @@ def heat(errors: Any, low: float = 0.0, high: float = 1.0, *, smooth: bool = Fal
     return {"map": np.asarray(errors).tolist(), "low": low, "high": high, "smooth": smooth}
 
 
-@pytest.mark.parametrize(("low", "high", "found"), [(1, 3, [0, 0.5, 1]), (2, 2, [0, 0, 0]), (3, 1, [0, 0, 0])])
-def test_errors_are_fractions_of_the_scale(low: float, high: float, found: list[float]) -> None:
-    drawn = paint(np.zeros((1, 3, 3), np.uint8), heat([[0.5, 2.0, 4.0]], low, high), WHOLE, bare=True)
-    np.testing.assert_allclose(drawn[0], np.array(list(map(ramp, found))), atol=0.51)
-
-
 def ramp(share: float) -> list[float]:
     """Return the colour of an error; the ramp has five colours at equal distances."""
     place = min(int(share * 4), 3)
@@ -58,14 +52,3 @@ def test_outside_its_box_a_photo_is_unchanged_or_darkened(bare: bool) -> None:
     outside[2:, 2:6] = False
     assert (drawn[outside] == (30 if bare else 100)).all()
     assert (drawn[~outside] != drawn[0, 0]).any(1).all()
-
-
-def test_map_may_reach_beyond_the_photo() -> None:
-    """The middle of the map is visible: two of four locations, each three pixels wide."""
-    drawn = paint(np.zeros((1, 6, 3), np.uint8), heat([[1, 0, 1, 1]]), (-0.5, 0, 1.5, 1), bare=True)
-    assert drawn[0].tolist() == [list(RAMP[0])] * 3 + [list(RAMP[-1])] * 3
-
-
-def test_pixel_exactly_at_the_start_of_the_box_is_inside_and_at_its_end_outside() -> None:
-    drawn = paint(np.zeros((1, 4, 3), np.uint8), heat([[1]]), (0.125, 0, 0.625, 1), bare=True)
-    assert (drawn[0] != 0).any(1).tolist() == [True, True, False, False]

@@ -54,19 +54,6 @@ async def test_broken_files_and_the_list_request_no_images(play: Play, gallery: 
     assert len(wants(told)) == 1
 
 
-async def test_a_changed_file_is_classified_again(play: Play, gallery: Gallery) -> None:
-    pilot, told = await play(gallery, size=(WIDE, HIGH))
-    gallery.set_items(items(2))
-    for path in paths(0, 1):
-        gallery.provide(*picture(path))
-    await pilot.pause()
-    before = len(wants(told))
-    gallery.set_items([GalleryItem(paths(0)[0], "new", "another key"), *items(1, first=1)])
-    gallery.scroll_to(y=0, animate=False)
-    await pilot.pause()
-    assert [asked(want) for want in wants(told)[before:]] == [paths(0)]
-
-
 async def test_a_picture_is_requested_again_if_an_old_size_or_an_old_content_came_last(
     play: Play, gallery: Gallery
 ) -> None:
