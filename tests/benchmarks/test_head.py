@@ -20,12 +20,6 @@ def test_the_plain_formulations_equal_the_head() -> None:
         torch.testing.assert_close(plain_error(support, query, formulation), ours, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.slow
-def test_times_are_medians_over_rounds() -> None:
-    milliseconds = take_turns({"quick": lambda: None, "slow": lambda: time.sleep(0.01)}, rounds=3)
-    assert milliseconds["quick"] < 5 < 9.9 < milliseconds["slow"]
-
-
 def test_garbage_of_one_contestant_is_collected_before_the_next() -> None:
     runs: list[str] = []
 
@@ -41,17 +35,6 @@ def test_garbage_of_one_contestant_is_collected_before_the_next() -> None:
 def timed(d: int, *, shot: int = 1, backward: bool = False) -> HeadTiming:
     case = HeadCase(d, shot, backward=backward)
     return time_head(case, head_graph(INITIAL).SerializeToString(), rounds=3)
-
-
-def test_head_and_paper_formulations_are_timed_alternately() -> None:
-    timing = timed(64)
-    assert set(timing.milliseconds) == {*PLAIN, OURS, "frn, numpy", "frn, onnx"}
-    assert all(timing.times_as_fast(plain)[plain] == 1 for plain in PLAIN)
-
-
-def test_training_steps_of_head_and_paper_formulations_are_timed_alternately() -> None:
-    timing = timed(16, backward=True)
-    assert set(timing.milliseconds) == {*PLAIN, OURS}
 
 
 @pytest.mark.slow

@@ -1,8 +1,5 @@
 """The loops in `frn` and by the authors compute the same, and the printed figures follow from the measured times."""
 
-import itertools
-import json
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +15,6 @@ from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model
 from frn.training.losses import episode_loss
-from frn.training.presets import find_preset
-from tests.benchmarks.scripts import output
 
 SHAPE = EpisodeShape(way=3, shot=2, queries=1)
 
@@ -64,46 +59,3 @@ def test_counted_operations_are_convolutions_and_their_gradients() -> None:
     """Conv-4 at 16 pixels has 16, 8, 4 and 2 pixel maps; the images need no gradient."""
     products = [9 * 3 * 64 * 16**2, 9 * 64 * 64 * 8**2, 9 * 64 * 64 * 4**2, 9 * 64 * 64 * 2**2]
     assert step_operations("conv4", 5, size=16) == 2 * 5 * (2 * products[0] + 3 * sum(products[1:]))
-
-
-class Here(ThreadPoolExecutor):
-    """Use this process instead of a fresh one."""
-
-    def __init__(self, count: int, mp_context: object) -> None:
-        super().__init__(count)
-
-
-def test_training_step_and_authors_step_are_timed_alternately(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("train.ProcessPoolExecutor", Here)
-    monkeypatch.setattr("bench.timing.SIDES", {"cpu": (64,)})
-    words = ["--quick", "--backbone", "conv4", "--precision", "fp32", "--device", "cpu"]
-    (timing,) = json.loads(output("train", *words, "--json"))
-    assert timing["shape"] == {"way": 2, "shot": 1, "queries": 1}
-    took = timing["milliseconds"]
-    assert set(took) == {"frn train", "authors' loop"}
-    assert timing["times_as_fast"] == {"authors' loop": took["authors' loop"] / took["frn train"]}
-    rate = timing["operations"] / (took["frn train"] / 1000)
-    assert timing["shares_of_peak"]["frn train"] == pytest.approx(100 * rate / timing["peak"])
-    assert timing["augmentation_share"] > 0
-
-
-def test_test_loop_and_authors_test_loop_are_timed_alternately(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eval.WAY", 2)
-    monkeypatch.setattr("eval.QUERIES", 2)
-    words = ["--quick", "--backbone", "conv4", "--device", "cpu", "--images", "600"]
-    one, five = json.loads(output("eval", *words, "--json"))
-    assert (one["shot"], five["shot"]) == (1, 5)
-    assert one["extraction"] == five["extraction"]
-    whole = one["extraction"] + one["scoring"]
-    assert one["times_as_fast"] == {"with features": one["plain"] / whole, "episodes": one["plain"] / one["scoring"]}
-    assert one["episodes_per_second"]["with features"] == 10_000 / whole
-
-
-def test_photos_of_small_classes_are_repeated(tmp_path: Path) -> None:
-    for name, number in itertools.product("ab", range(2)):
-        (tmp_path / name).mkdir(exist_ok=True)
-        Image.new("RGB", (40, 30)).save(tmp_path / name / f"{number}.png")
-    classes = timed_classes(tmp_path, 2, 3, tmp_path)
-    assert [[file.name for file in files] for files in classes.values()] == [["0.png", "1.png", "0.png"]] * 2
-    images = in_memory(classes, find_preset("cub-cropped-conv4").data.max_side)
-    assert images.images().shape == (6, 30, 40, 3)

@@ -1,6 +1,5 @@
 """Adding models: default names, notes and reasons for refusal."""
 
-import hashlib
 import json
 import time
 from functools import cache, partial
@@ -111,41 +110,6 @@ def test_backbone_is_added_under_its_name_up_to_the_first_dot(
     assert notes["weights"] == "cached.bin"
 
 
-def test_unknown_network_names_the_choices(asked: list[dict[str, Any]]) -> None:
-    with pytest.raises(FrnError) as refused:
-        add_model("unknown")
-    assert str(refused.value) == "unknown: unknown. Choose known, torchvision:NAME or timm:NAME."
-
-
-@pytest.mark.parametrize("is_given", [False, True])
-def test_damaged_download_is_to_be_deleted_but_not_a_given_file(
-    asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_given: bool
-) -> None:
-    def damaged(*_: Any, **__: Any) -> Model:
-        raise FrnError("x.bin: damaged")
-
-    monkeypatch.setattr(added, "import_pretrained", damaged)
-    with pytest.raises(FrnError) as refused:
-        add_model("known", weights=tmp_path / "x.bin" if is_given else None)
-    hint = f". Delete {tmp_path / 'cached.bin'} and add the backbone again to fetch it."
-    assert str(refused.value) == "x.bin: damaged" + ("" if is_given else hint)
-
-
-def test_file_other_than_the_catalogues_is_refused(
-    asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "x.bin").write_bytes(b"right")
-    digest = hashlib.sha256(b"right").hexdigest()
-    known = Network(backbone="timm:known", about="a network", sha256=digest)
-    monkeypatch.setattr(added, "catalogue", lambda: {"known": known})
-    assert add_model("known", weights=tmp_path / "x.bin")[0] == "known"
-    (tmp_path / "x.bin").write_bytes(b"wrong")
-    with pytest.raises(FrnError) as refused:
-        add_model("known", name="again", weights=tmp_path / "x.bin")
-    expected = f"{tmp_path / 'x.bin'}: is not the weights file for known (expected SHA-256 {digest[:12]}…)"
-    assert str(refused.value) == expected
-
-
 def test_network_that_computes_other_features_than_the_catalogue_expects_is_refused(
     asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,16 +133,6 @@ def test_weights_in_a_package_are_used_unless_a_file_is_given(
     assert [each["file"].name for each in asked] == ["weights.bin", "own.bin"]
 
 
-def test_taken_name_is_refused_before_anything_is_downloaded(
-    asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, folder: Path
-) -> None:
-    add_model("known")
-    monkeypatch.setattr(added, "find_weights", pytest.fail)
-    with pytest.raises(FrnError, match="known"):
-        add_model("known")
-    assert len(asked) == 1
-
-
 def test_export_that_differs_from_the_model_is_not_added(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,19 +144,6 @@ def test_export_that_differs_from_the_model_is_not_added(
     with pytest.raises(FrnError, match="differs from the original"):
         add_file(str(tmp_path / "mine.safetensors"))
     assert not folder.exists() or not list(folder.iterdir())
-
-
-def test_time_per_image_is_the_median_of_five_runs_after_a_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, runs = [0.0], iter([9.0, 0.004, 0.001, 0.005, 0.002, 0.003])
-
-    def feature_maps(pixels: np.ndarray) -> None:
-        assert pixels.shape == (1, 40, 40, 3)
-        clock[0] += next(runs)
-
-    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
-    extractor: Any = SimpleNamespace(transform=EvaluationTransform(size=40), feature_maps=feature_maps)
-    assert Extractor.milliseconds(extractor) == pytest.approx(3.0)
-    assert next(runs, None) is None
 
 
 def test_auto_layer_of_a_transformer_classifies_as_well_as_its_notes_say(folder: Path, tmp_path: Path) -> None:

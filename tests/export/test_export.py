@@ -3,59 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from frn_export import export
-from frn_export.difference import Difference, compare_answers
-from frn_export.export import ExportOptions, _class_error, _compare_preprocess
-from frn_export.graphs.classifier import batch_graph
-from frn_export.graphs.prepare import preprocess_graph
+from frn_export.export import ExportOptions
 
 from frn.errors import FrnError
-from frn.features.onnx_runtime import run_session
-from frn.images.transforms import EvaluationTransform
-
-
-@pytest.mark.parametrize("resize", [None, 20])
-def test_preprocessing_may_be_off_by_one_grey_level_of_255(monkeypatch: pytest.MonkeyPatch, resize: int | None) -> None:
-    transform = EvaluationTransform(size=16, resize=resize)
-    graph = preprocess_graph(transform).SerializeToString()
-    exact = _compare_preprocess(transform, graph)
-    assert exact.require().share < 1.0001 / 255
-    assert exact.allowed == pytest.approx(1.001 / 255, rel=1e-6)
-    shapes = []
-
-    def white(session: object, names: object, inputs: dict[str, Any]) -> list[Any]:
-        shapes.append(inputs["image"].shape)
-        return [np.full((1, 3, 16, 16), 1.0, np.float32)]
-
-    monkeypatch.setattr(export, "run_session", white)
-    assert 0.9 < _compare_preprocess(transform, graph).share <= 1
-    assert len({height > width for height, width, _ in shapes}) == 2  # upright and wide
-
-
-def test_difference_of_a_batch_is_a_share_of_a_photos_energy(monkeypatch: pytest.MonkeyPatch, moths: Path) -> None:
-    from frn.estimator.loading import load_classifier
-
-    classifier, _ = load_classifier(moths / "test", "conv4", "cpu")
-    graph = batch_graph(classifier.extractor, classifier.classes, rule=classifier.rule, gamma=1.0)
-
-    def compared() -> Difference:
-        run = _class_error(graph.SerializeToString(), "classifier-batch", classifier.extractor.transform)
-        return compare_answers(classifier, "classifier-batch.onnx", run, 2e-3)
-
-    exact = compared()
-    assert exact.share < 1e-5
-    assert (exact.what, exact.allowed) == ("classifier-batch.onnx", 2e-3)
-    photos = [entry.supports[0].path for entry in classifier.state.classes]
-    least = min(classifier.scorer.energy(outcome.maps[None])[0] for _, outcome in classifier.extractor.read(photos))  # type: ignore[union-attr]
-
-    def shifted(*words: Any) -> list[Any]:
-        (errors,) = run_session(*words)
-        return [errors + 1e-3]
-
-    monkeypatch.setattr(export, "run_session", shifted)
-    assert compared().share == pytest.approx(1e-3 / least, rel=0.02)
 
 
 @pytest.mark.parametrize(
@@ -74,17 +26,3 @@ def test_file_that_would_be_overwritten_is_refused_before_any_work(
     monkeypatch.setattr(export, "features_graph", pytest.fail)
     with pytest.raises(FrnError, match=f"{name}: already exists"):
         export.export_model(None, tmp_path, options, classes)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(("name", "classes"), [("classifier.onnx", None), ("model.safetensors", None)])
-def test_file_that_would_not_be_written_is_no_obstacle(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, classes: Any
-) -> None:
-    (tmp_path / name).write_text("mine")
-
-    def begun(model: object) -> None:
-        raise FrnError("begun")
-
-    monkeypatch.setattr(export, "features_graph", begun)
-    with pytest.raises(FrnError, match="begun"):
-        export.export_model(None, tmp_path, ExportOptions(), classes)  # type: ignore[arg-type]

@@ -2,9 +2,7 @@
 
 import shutil
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 from frn_export.int8_accuracy import Cost, Sample, draw_sample, measure_cost
 from frn_export.quantise import int8
@@ -12,7 +10,7 @@ from PIL import Image
 
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
-from frn.features.extractor import BATCH, Extractor
+from frn.features.extractor import Extractor
 from frn.images.transforms import EvaluationTransform
 from frn.models.model import Model, load_model
 from frn.models.zoo import shipped_extractors
@@ -99,32 +97,3 @@ def test_more_than_sixty_images_are_subsampled_evenly(tmp_path: Path) -> None:
     sample = draw_sample(tmp_path, TRANSFORM)
     assert sample.sizes == (25, 50)
     assert len(sample.calibration) == 6 + 10
-
-
-def test_a_thousand_episodes_are_scored_and_progress_covers_both_extractors(
-    model: Model, features: bytes, sample: Sample, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[Any] = []
-
-    def evaluate(head: object, maps: Any, sizes: object, shape: object, *, episodes: range, seed: int) -> Any:
-        seen.append((len(maps), sizes, shape, len(episodes), seed))
-        return np.array([len(seen) / 100])
-
-    monkeypatch.setattr("frn_export.int8_accuracy.episode_accuracies", evaluate)
-    done: list[tuple[int, int]] = []
-    cost = measure_cost(model.head, features, features, sample, progress=lambda *counts: done.append(counts))
-    shape = EpisodeShape(way=5, shot=1, queries=5)
-    assert seen == [(50, (10,) * 5, shape, 1000, 0)] * 2
-    assert (cost.before, cost.after, cost.drop) == (1, 2, -1)
-    starts = [*range(BATCH, 50, BATCH), 50]
-    assert done == [(count, 100) for count in (*starts, *(50 + start for start in starts))]
-
-
-@pytest.mark.parametrize(("after", "is_refused"), [(49.0, False), (48.99, True)])
-def test_largest_allowed_loss_passes(after: float, is_refused: bool) -> None:
-    cost = Cost(EpisodeShape(way=5, shot=1, queries=5), 50.0, after, Path("x"))
-    if is_refused:
-        with pytest.raises(FrnError, match=r"loses 1\.01 points of 5-way 1-shot accuracy on x \(50\.00 to 48\.99%\)"):
-            cost.require(1)
-    else:
-        cost.require(1)

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from frn_export.graphs.builder import FLOAT, GraphBuilder
-from frn_export.quantise import BATCH, _batches, _replace, half, int8
+from frn_export.quantise import half, int8
 from onnx import TensorProto, numpy_helper
 
 from frn.errors import FrnError
@@ -121,31 +120,3 @@ def test_full_temporary_folder_gives_a_one_line_error(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
     with pytest.raises(FrnError, match=r"temporary files for int8 cannot be written .* set TMPDIR"):
         int8(features, pixels)
-
-
-def test_calibration_sees_every_image_as_the_extractor_prepares_it() -> None:
-    pixels = np.random.default_rng(0).integers(0, 256, (BATCH + 1, 4, 4, 3), dtype=np.uint8)
-    first, rest = _batches(pixels)
-    seen = np.concatenate([first["images"], rest["images"]])
-    np.testing.assert_allclose(seen, pixels.transpose(0, 3, 1, 2) / 255, rtol=1e-6)
-
-
-def test_matrices_are_weights_but_vectors_and_other_constants_are_not() -> None:
-    graph = GraphBuilder()
-    matrix, vector = graph.constant(np.ones((4, 4), np.float32)), graph.constant(np.ones(4, np.float32))
-    whole = graph.constant(np.ones((4, 4), np.float32))
-    product = graph.node("MatMul", graph.node("Add", "images", whole), matrix)
-    graph.node("MatMul", product, vector, output="out")
-    model = graph.model({"images": (FLOAT, ("n", 4))}, {"out": (FLOAT, ("n",))}, {}, "small", kind="small")
-    smaller = onnx.load_model_from_string(half(model.SerializeToString()))
-    kinds = {tensor.name: tensor.data_type for tensor in smaller.graph.initializer}
-    assert kinds == {f"{matrix}_half": TensorProto.FLOAT16, vector: TensorProto.FLOAT, whole: TensorProto.FLOAT}
-    (cast,) = [node for node in smaller.graph.node if node.op_type == "Cast"]
-    assert (list(cast.input), list(cast.output), cast.name) == ([f"{matrix}_half"], [matrix], f"Cast_{matrix}")
-
-
-def test_quantised_graph_whose_types_do_not_fit_is_refused(features: bytes) -> None:
-    model = onnx.load_model_from_string(features)
-    wrong = onnx.helper.make_node("Cast", [model.graph.node[-1].input[0]], ["feature_map"], to=TensorProto.DOUBLE)
-    with pytest.raises(onnx.shape_inference.InferenceError):
-        _replace(model, [*list(model.graph.node)[:-1], wrong], list(model.graph.initializer))

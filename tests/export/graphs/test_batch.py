@@ -11,9 +11,7 @@ from frn_export.graphs.mirror import augmented
 from frn_export.graphs.prepare import preprocess_graph
 from numpy.typing import NDArray
 from onnx.reference import ReferenceEvaluator
-from PIL import Image
 
-from frn.errors import FrnError
 from frn.estimator.loading import load_classifier
 from frn.features.onnx_runtime import open_session, run_session
 from frn.images.opening import open_image
@@ -45,37 +43,6 @@ def test_batch_gives_the_same_results_as_single_images(classifier: Classifier) -
         np.testing.assert_allclose(explained[i], list(alone.explained.values()), atol=1e-4)
         assert known[i] == pytest.approx(alone.known, abs=1e-4)
         np.testing.assert_allclose(maps[i], classifier.error_maps(feature_map), rtol=1e-3, atol=1e-4)
-
-
-def test_both_classifiers_use_the_number_of_photos_per_class(classifier: Classifier) -> None:
-    """With one photo per class, both files give softer probabilities, as `frn classify` does."""
-    few = Classifier(classifier.extractor)
-    few.enroll({home.name: sorted(home.iterdir())[:1] for home in sorted((SAMPLES / "moths").iterdir())})
-    image = open_image(QUERIES[0])
-    alone = few.predict(classifier.extractor.feature_maps(classifier.extractor.transform(image)[None])[0])
-    crop = classifier.extractor.transform(image).transpose(2, 0, 1)[None] / np.float32(255)
-    rule, gamma = few.rule, few.head.gamma
-    whole = classifier_graph(few.extractor.data, few.classes, rule=rule, gamma=gamma).SerializeToString()
-    batch = batch_graph(few.extractor, few.classes, rule=rule, gamma=gamma).SerializeToString()
-    inputs: dict[bytes, dict[str, NDArray[Any]]] = {whole: {"image": np.asarray(image)}, batch: {"images": crop}}
-    for graph, given in inputs.items():
-        (found,) = run_session(open_session(graph, "x", device="cpu", threads=1), ["probability"], given)
-        np.testing.assert_allclose(found.ravel(), list(alone.probabilities.values()), atol=5e-3)
-
-
-def test_a_graph_needs_a_class(classifier: Classifier) -> None:
-    with pytest.raises(FrnError, match="at least one class"):
-        scores_graph(classifier.extractor, {}, 1.0)
-
-
-@pytest.mark.parametrize("size", [(32, 32), (47, 61), (300, 31), (20, 28)])
-def test_preprocessing_file_equals_the_transform(classifier: Classifier, size: tuple[int, int]) -> None:
-    pixels = np.random.default_rng(0).integers(0, 256, (*size, 3), dtype=np.uint8)
-    graph = preprocess_graph(classifier.extractor.transform).SerializeToString()
-    session = open_session(graph, "preprocess", device="cpu", threads=1)
-    (images,) = run_session(session, ["images"], {"image": pixels})
-    expected = classifier.extractor.transform(Image.fromarray(pixels)).transpose(2, 0, 1)
-    assert np.abs(images[0] * 255 - expected).max() <= 1.001  # one grey level of difference from rounding halves
 
 
 def graphs(classifier: Classifier) -> dict[str, onnx.ModelProto]:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from frn_export.graphs.backbone import features_graph
 from frn_export.graphs.builder import FLOAT, GraphBuilder
-from frn_export.graphs.traced import _depend_on_pixels, write_traced
+from frn_export.graphs.traced import write_traced
 from frn_export.parity import compare_features
 from torchvision import models
 from typer.testing import CliRunner
@@ -138,23 +138,6 @@ def test_traced_graph_follows_the_number_of_images() -> None:
         np.testing.assert_allclose(found, network(images).detach().numpy(), rtol=1e-6)
 
 
-def test_traced_graph_has_no_repeated_constants_or_shapes_and_numbers_its_values() -> None:
-    graph = small(Small()).graph
-    kinds = [node.op_type for node in graph.node]
-    assert kinds.count("Shape") == 1
-    fixed = {tensor.name for tensor in graph.initializer}
-    assert all(node.input[1] in fixed for node in graph.node if node.op_type == "Reshape")  # with -1 for the images
-    assert not {"Identity", "Constant"} & set(kinds[:-1])
-    floats = [tensor.raw_data for tensor in graph.initializer if tensor.data_type == FLOAT]
-    assert len(set(floats)) == len(floats)
-    for place, node in enumerate(graph.node):
-        ends = [f"_{number}" if number else "" for number in range(len(node.output))]
-        if node.output[0] != "out":
-            assert list(node.output) == [f"t_v{place}{end}" for end in ends]
-        assert node.name == f"t_{node.op_type}_{place}"
-    assert max(len(node.output) for node in graph.node) == 2
-
-
 @pytest.mark.parametrize(
     ("padding", "kinds"),
     [
@@ -190,18 +173,6 @@ def test_dimension_that_is_not_a_multiple_of_the_number_of_images_is_refused() -
         write_traced(GraphBuilder("t_"), "images", OneMore(), 8)
 
 
-def test_the_first_line_of_the_tracers_error_is_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    def export(*args: object, **options: object) -> None:
-        assert not torch.backends.mha.get_fastpath_enabled()
-        raise RuntimeError("first\nmiddle\nlast")
-
-    monkeypatch.setattr(torch.onnx, "export", export)
-    with pytest.raises(FrnError) as failed:
-        write_traced(GraphBuilder("t_"), "images", torch.nn.Identity(), 8)
-    assert str(failed.value) == "this backbone cannot be exported as ONNX (first)"
-    assert torch.backends.mha.get_fastpath_enabled()
-
-
 def test_failed_export_prints_nothing_on_stdout(capfd: pytest.CaptureFixture[str]) -> None:
     class Spread(torch.nn.Module):
         def forward(self, images: torch.Tensor) -> torch.Tensor:
@@ -210,12 +181,3 @@ def test_failed_export_prints_nothing_on_stdout(capfd: pytest.CaptureFixture[str
     with pytest.raises(FrnError, match="cannot be exported as ONNX"):
         write_traced(GraphBuilder("t_"), "images", Spread(), 32)
     assert capfd.readouterr().out == ""
-
-
-def test_values_computed_from_the_shape_do_not_depend_on_the_pixels() -> None:
-    def node(kind: str, inputs: list[str], output: str) -> onnx.NodeProto:
-        return onnx.helper.make_node(kind, inputs, [output])
-
-    nodes = [node("Relu", ["images"], "a"), node("Shape", ["a"], "s"), node("Mul", ["s", "two"], "t")]
-    graph = onnx.helper.make_graph([*nodes, node("Reshape", ["a", "t"], "maps")], "g", [], [])
-    assert _depend_on_pixels(graph) == {"images", "a", "maps"}

@@ -4,7 +4,6 @@ import json
 import math
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from frn_export.difference import Difference
@@ -14,7 +13,6 @@ from frn_export.web.write import write_page
 
 from frn.errors import FrnError
 from frn.estimator.loading import load_classifier, load_extractor
-from frn.features.onnx_runtime import run_session
 from frn.inference.classifier import Classifier
 from frn.inference.unknown import KnownRule
 from tests.drawings import DRAWINGS
@@ -67,14 +65,6 @@ def test_page_has_the_allowances_and_offsets_of_unequal_classes(tmp_path: Path) 
     assert [page["slope"] * math.log(entry["shots"]) for entry in page["classes"]] == pytest.approx(allowances)
 
 
-def test_class_names_are_written_as_text(classifier: Classifier, tmp_path: Path) -> None:
-    photos = sorted((DRAWINGS / "moths").glob("*/*"))
-    named = Classifier(classifier.extractor)
-    named.enroll({"Möwe": photos[:1], "jay": photos[-1:]})
-    write_page(named, tmp_path, RUNTIME, replace=False)
-    assert '"Möwe"' in (tmp_path / "page.json").read_text(encoding="utf-8")
-
-
 def test_corrections_are_stored_separately_for_pages_with_different_classes(
     classifier: Classifier, tmp_path: Path
 ) -> None:
@@ -92,23 +82,6 @@ def test_corrections_are_stored_separately_for_pages_with_different_classes(
     assert "key()" in (tmp_path / "page.js").read_text()
 
 
-def test_difference_of_a_page_is_a_share_of_a_photos_energy(
-    classifier: Classifier, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    graphs = write._graphs(classifier)
-    exact = write._compare(classifier, graphs).share
-    assert exact < 1e-3
-
-    def shifted(session: Any, names: list[str], inputs: dict[str, Any]) -> list[Any]:
-        return [each + (1.0 if names == ["class_error"] else 0.0) for each in run_session(session, names, inputs)]
-
-    photos = [entry.supports[0].path for entry in classifier.state.classes[:5]]
-    read = [outcome.maps[None] for _, outcome in classifier.extractor.read(photos)]  # type: ignore[union-attr]
-    monkeypatch.setattr(write, "run_session", shifted)
-    least = min(float(classifier.scorer.energy(maps)[0]) for maps in read)
-    assert write._compare(classifier, graphs).share == pytest.approx(1 / least, rel=0.05)
-
-
 def test_graphs_that_differ_write_nothing(
     classifier: Classifier, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -116,28 +89,6 @@ def test_graphs_that_differ_write_nothing(
     with pytest.raises(FrnError, match="page differs from the original"):
         write_page(classifier, tmp_path, RUNTIME, replace=False)
     assert not list(tmp_path.iterdir())
-
-
-def test_page_is_refused_before_its_graphs_are_built(
-    classifier: Classifier, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(write, "_graphs", pytest.fail)
-    (tmp_path / "page.js").write_text("mine")
-    with pytest.raises(FrnError, match="already exists"):
-        write_page(classifier, tmp_path, RUNTIME, replace=False)
-    named = Classifier(classifier.extractor)
-    named.enroll({"\udcff": sorted((DRAWINGS / "moths").glob("*/*"))[:1]})
-    with pytest.raises(FrnError, match="is not valid text"):
-        write_page(named, tmp_path / "new", RUNTIME, replace=False)
-
-
-def test_classes_of_an_earlier_page_are_removed_but_nothing_else(classifier: Classifier, tmp_path: Path) -> None:
-    write_page(classifier, tmp_path, RUNTIME, replace=False)
-    (tmp_path / "notes.txt").write_text("mine")
-    write_page(Classifier(load_extractor("conv4", "cpu")), tmp_path, RUNTIME, replace=False)
-    there = {path.name for path in tmp_path.iterdir()}
-    assert not there & {"scores.onnx", "supports.bin"}
-    assert {"notes.txt", "head.onnx", "runtime"} <= there
 
 
 def test_graph_that_frn_did_not_write_is_not_overwritten(classifier: Classifier, tmp_path: Path) -> None:
