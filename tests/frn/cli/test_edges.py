@@ -1,7 +1,6 @@
 """Failing calls: misplaced arguments, output that cannot be written, Ctrl-C at any moment."""
 
 import errno
-import json
 import os
 import signal
 import subprocess
@@ -11,7 +10,6 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from frn.cli.shell.console import _shortage
 from frn.images.opening import open_image
 from frn.models.zoo import added_models
 from tests import processes
@@ -130,23 +128,6 @@ def test_ctrl_c_while_a_module_is_loaded_ends_without_a_traceback(module: str) -
     assert result.stdout == ""
 
 
-@pytest.mark.parametrize(
-    ("error", "told"),
-    [
-        (MemoryError(), "not enough memory"),
-        (OSError(errno.ENOMEM, "Cannot allocate memory"), "not enough memory"),
-        (ImportError("x.so: failed to map segment from shared object"), "not enough memory"),
-        (RuntimeError("can't start new thread"), "not enough memory"),
-        (OSError(errno.EMFILE, "Too many open files"), "too many files are open"),
-        (OSError(errno.EACCES, "Permission denied"), ""),
-        (RuntimeError("a bug"), ""),
-    ],
-)
-def test_missing_hardware_gives_a_one_line_error(error: Exception, told: str) -> None:
-    assert told in _shortage(error)
-    assert bool(told) == bool(_shortage(error))
-
-
 def test_unusable_metadata_does_not_cause_a_library_error_message(tmp_path: Path) -> None:
     photo = tmp_path / "x.jpg"
     Image.open(PHOTO).save(photo, exif=b"Exif\0\0II*\0\x08\0\0\0\x01\0\x0f\x01\x02\0\xff\xff\0\0\0\x10\0\0")
@@ -234,16 +215,6 @@ def test_a_model_or_preset_takes_precedence_over_a_folder(tmp_path: Path, monkey
         (tmp_path / name).mkdir()
     assert "nowhere" in frn("eval", "conv4", "--data", "nowhere").stderr
     assert "--data has no effect" in frn("train", "demo", "--data", "nowhere").stderr
-
-
-def test_an_address_may_have_a_box() -> None:
-    box = f"{PHOTO}#xywh=0,0,20,20"
-    by_path, by_address = (
-        json.loads(frn("classify", MOTHS, word, "--model", "conv4", "--json").stdout)
-        for word in (box, f"{PHOTO.as_uri()}#xywh=0,0,20,20")
-    )
-    assert by_path == by_address
-    assert "only reads local files" in frn("classify", MOTHS, "https://example.org/x.jpg").stderr
 
 
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may write everywhere")

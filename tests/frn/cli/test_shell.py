@@ -102,11 +102,6 @@ def test_answers_are_printed_as_they_are_classified() -> None:
         assert "Traceback" not in process.stderr.read()
 
 
-def test_variable_can_ask_for_json(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FRN_MODELS_JSON", "1")
-    assert frn("models").stdout.startswith("{")
-
-
 def test_help_covers_every_command() -> None:
     assert "--threshold" in frn("help", "classify").stdout
     assert "--queries" in frn("help", "data", "check").stdout

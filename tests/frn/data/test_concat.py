@@ -15,12 +15,6 @@ def parts() -> tuple[StoredImages, ...]:
     return draw_classes(4, 6, size=16, seed=0), draw_classes(3, 5, size=24, seed=1)
 
 
-def test_images_are_numbered_across_all_data_sets(parts: tuple[StoredImages, ...]) -> None:
-    joined = ConcatImages(parts)
-    assert len(joined) == 4 * 6 + 3 * 5
-    assert joined.sizes == (6, 6, 6, 6, 5, 5, 5)
-
-
 def test_canvas_holds_the_images_from_all_data_sets_in_order(parts: tuple[StoredImages, ...]) -> None:
     canvas, extents = ConcatImages(parts).gather([24, 0, 38, 23])
     assert extents.tolist() == [[24, 24], [16, 16], [24, 24], [16, 16]]
@@ -41,8 +35,3 @@ def test_no_episode_mixes_data_sets_and_each_data_set_has_its_own_epoch() -> Non
         assert sorted(episode.tolist() for episode in found) == sorted(episode.tolist() for episode in own)
     of_first = [episode.max() < 80 for episode in episodes]
     assert of_first != sorted(of_first, reverse=True)  # interleaved
-
-
-def test_a_single_data_set_gives_the_same_epoch_as_the_authors_code() -> None:
-    alone = concat_epoch(((9, 9, 9),), SHAPE, seed=0, epoch=0)
-    assert [e.tolist() for e in alone] == [e.tolist() for e in training_epoch((9, 9, 9), SHAPE, seed=0, epoch=0)]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from frn.data.folders import find_splits, scan, split_folder
+from frn.data.folders import find_splits, scan
 from frn.errors import FrnError
 from frn.projects.names import loose, match_names
 from frn.projects.session import Session, Support, build_state
@@ -110,19 +110,11 @@ def test_score_matches_names_in_any_form_and_reports_the_match(tmp_path: Path) -
     assert "the folder has no photo of the class 'jay'" in told.stderr
 
 
-@pytest.mark.parametrize("val", ["val", "valid", "Validation", "dev"])
-@pytest.mark.parametrize("train", ["train", "Train", "training"])
-def test_splits_are_found_by_common_names(tmp_path: Path, train: str, val: str) -> None:
-    for split, number in ((train, 8), (val, 2), ("testing", 2)):
-        for index in range(number):
-            photos(tmp_path / split / f"{split} {index}", 10)
-    assert find_splits(tmp_path) == {"train": tmp_path / train, "val": tmp_path / val, "test": tmp_path / "testing"}
-    assert split_folder(tmp_path, "test") == tmp_path / "testing"
-
-
 @pytest.mark.parametrize(
     "names",
     [
+        ("Train", "Validation", "testing"),
+        ("training", "valid", "test"),
         ("trn", "vld", "tst"),
         ("TrainingSet", "ValidationSet", "TestSet"),
         ("00_train", "01_val", "02_test"),

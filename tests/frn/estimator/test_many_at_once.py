@@ -94,20 +94,6 @@ def test_answers_come_in_batches_and_bad_photos_are_skipped(cheap: FewShotClassi
         cheap.answers("x.jpg")
 
 
-def test_at_most_one_batch_of_maps_is_in_memory(cheap: FewShotClassifier, monkeypatch: pytest.MonkeyPatch) -> None:
-    cheap.fit([photo(0), photo(1)], ["a", "b"])
-    seen: list[int] = []
-    inner = Extractor.feature_maps
-
-    def counted(self: Extractor, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
-        seen.append(len(pixels))
-        return inner(self, pixels)
-
-    monkeypatch.setattr(Extractor, "feature_maps", counted)
-    assert len(cheap.predict([photo(number) for number in range(2, 102)])) == 100
-    assert max(seen) <= cheap._fitted.classifier.extractor.batch
-
-
 def test_unfitted_classifier_raises_not_fitted_error() -> None:
     with pytest.raises(NotFittedError, match="call fit first"):
         FewShotClassifier("conv4").predict([photo(0)])

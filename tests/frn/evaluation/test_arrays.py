@@ -129,11 +129,6 @@ def test_features_of_zeros_are_evaluated() -> None:
     assert result["accuracy"] == 50
 
 
-def test_a_head_with_layers_is_refused() -> None:
-    with pytest.raises(FrnError, match=r"method 'ctx' has layers that need training \(key\.weight, value\.weight\)"):
-        evaluate(np.eye(6), LABELS, way=2, shot=1, queries=1, episodes=1, method="ctx")
-
-
 def test_classes_that_are_too_small_are_reported() -> None:
     for labels in ([0, 0, 0, 0, 0, 1], [0, 0, 2, 2, 2, 1]):  # even if two others are large enough
         with pytest.raises(FrnError, match=r"the features.*'?1'?"):

@@ -37,16 +37,6 @@ def test_transductive_accuracy_is_measured_on_the_same_queries() -> None:
     assert shares[:, 3].mean() > shares[:, 2].mean()
 
 
-def test_each_column_holds_its_own_queries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A single query is either right or wrong; fifteen per class give an accuracy in between."""
-    maps = np.random.default_rng(0).standard_normal((60, 4, 96)).astype(np.float32)
-    monkeypatch.setattr("frn.evaluation.episodes._unequal", lambda drawn, *_: [drawn[0, :1], *[drawn[0, :0]] * 3])
-    prior, shape = Prior.trained(HeadParameters(4.0, 0.2, 20.0)), EpisodeShape(way=4, shot=1, queries=9)
-    shares = enrolled_accuracies(prior, maps, (15,) * 4, shape, episodes=range(4), seed=3, transductive=True)
-    assert set(shares[:, 2:].ravel()) <= {0.0, 1.0}
-    assert not set(shares[:, :2].ravel()) & {0.0, 1.0}
-
-
 SIZES = (30, 12, 25, 40)
 
 

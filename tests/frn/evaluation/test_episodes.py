@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from frn.episodes import EpisodeShape, evaluation_episode
-from frn.evaluation.accuracy import Accuracy, as_result, summarise
+from frn.evaluation.accuracy import Accuracy, summarise
 from frn.evaluation.episodes import episode_accuracies, episode_scorer
 from frn.evaluation.labelled import ReliabilityDiagram
 from frn.heads import build_head
@@ -59,16 +59,6 @@ def test_the_same_seed_gives_exactly_the_same_number() -> None:
     assert first.mean != other.mean
 
 
-def test_a_longer_evaluation_begins_with_the_shorter_one() -> None:
-    maps, head = class_maps(), FRNHead()
-    score = [evaluate_episodes(head, maps, episodes=n, seed=0).mean * n for n in (16, 48)]
-    rest = [evaluation_episode(SIZES, SHAPE, seed=0, index=i) for i in range(16, 48)]
-    with torch.no_grad():
-        predicted = episode_scorer(head, maps, SHAPE)(torch.from_numpy(np.stack(rest))).argmax(-1)
-    target = torch.arange(4).repeat_interleave(3)
-    assert score[1] - score[0] == pytest.approx(100 * (predicted == target).double().mean(-1).sum().item())
-
-
 def test_exported_file_cannot_provide_a_head_with_layers() -> None:
     from frn_export.graphs.backbone import features_graph
 
@@ -90,20 +80,6 @@ def test_exported_file_cannot_provide_a_head_with_layers() -> None:
         exported("ctx").new_head()
     for method in ("frn", "proto", "dsn", "ridge"):
         assert type(exported(method).new_head()) is type(build_head(method, 64))
-
-
-def test_results_are_rounded_to_milliseconds_and_hundredths_of_a_percent() -> None:
-    accuracy = Accuracy(61.2345, 0.4567, 20)
-    assert str(accuracy) == "61.23 ± 0.46%"
-    assert as_result(accuracy, SHAPE, 1.23456) == {
-        "way": 4,
-        "shot": 2,
-        "queries": 3,
-        "episodes": 20,
-        "accuracy": 61.2345,
-        "ci95": 0.4567,
-        "seconds": 1.235,
-    }
 
 
 def test_some_of_the_episodes_have_the_accuracies_of_all() -> None:

@@ -85,12 +85,6 @@ def test_a_new_head_is_a_copy_and_defaults_are_plain() -> None:
     assert (extractor.untrained_head, extractor.tta, extractor.precision) == (False, "none", "fp32")
 
 
-def test_mean_feature_averages_locations_and_images() -> None:
-    model, images = small(), noise(5)
-    expected = TorchExtractor(model).extract(images).mean((0, 1))
-    torch.testing.assert_close(TorchExtractor(model).mean_feature(images), expected)
-
-
 def test_torch_and_exported_models_scale_pixels_by_255() -> None:
     exported = Extractor.open(shipped_extractors()["conv4"], trusted=True, device="cpu", threads=1)
     model, images = load_model("conv4"), noise(2)

@@ -177,14 +177,6 @@ def test_rows_have_six_decimals_and_every_probability() -> None:
     assert row == "x.jpg,b,a,0.666667,0.333333,True,0.5,,0.666667,0.333333"
 
 
-@pytest.mark.parametrize(
-    ("right", "photos", "low", "high"),
-    [(0, 1, 0.0, 0.793451), (1, 1, 0.206549, 1.0), (1, 2, 0.094531, 0.905469), (45, 50, 0.786398, 0.956524)],
-)
-def test_wilson_interval_equals_the_published_one(right: int, photos: int, low: float, high: float) -> None:
-    assert wilson(right, photos) == pytest.approx((low, high), abs=2e-6)
-
-
 class Fake:
     """A classifier of classes `a` and `b`, whose photos are named after their outcome and their predicted class."""
 
@@ -235,12 +227,6 @@ def test_every_photo_is_answered_or_listed_with_the_reason() -> None:
     assert (found.right, found.accuracy, found.interval) == (2, 0.5, wilson(2, 4))
 
 
-def test_all_photos_are_answered_together_if_they_refine_the_classes() -> None:
-    classifier = Fake(batch=1)
-    scored(classifier, {"a": "a1 a2", "b": "b1"}, transductive=True)
-    assert classifier.batches == [(3, True)]
-
-
 def test_classes_without_photos_are_noted() -> None:
     def notes(*folders: str) -> list[str]:
         return [
@@ -258,13 +244,4 @@ def test_the_reasons_why_nothing_can_be_scored_are_counted() -> None:
     assert str(caught.value) == (
         "no photos to score: 2 are examples, 1 are near copies of an example, 3 cannot be read. "
         "Pass photos that are not examples."
-    )
-
-
-@pytest.mark.parametrize(("count", "end"), [(5, "c3, c4"), (6, "c3, c4, ...")])
-def test_at_most_five_names_are_listed(count: int, end: str) -> None:
-    with pytest.raises(FrnError) as caught:
-        scored(Fake(), {f"c{number}": "a1" for number in range(count)})
-    assert str(caught.value) == (
-        f"no folder of the photos (c0, c1, c2, {end}) is named after a class (a, b). Rename the folders."
     )

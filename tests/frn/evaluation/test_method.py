@@ -78,13 +78,6 @@ def test_one_and_five_shots_are_measured_by_default(moths: Path) -> None:
     assert list(accuracies(replace(options, shot=[3]))) == [3]
 
 
-def test_the_default_protocol_is_that_of_the_paper() -> None:
-    options = EvaluationOptions(model="conv4", data=Path())
-    assert (options.way, options.queries, options.episodes, options.seed) == (5, 16, 10_000, 0)
-    assert (options.tune, options.transductive) == (False, False)
-    assert (options.split, options.precision, options.tta) == ("test", "fp32", "none")
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

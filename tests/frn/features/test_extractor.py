@@ -2,10 +2,7 @@
 
 import contextlib
 import json
-import threading
-import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -40,38 +37,6 @@ def changed(graph: onnx.ModelProto, **values: str) -> bytes:
     known = {entry.key: entry.value for entry in graph.metadata_props}
     helper.set_model_props(other, known | {f"frn.{name}": value for name, value in values.items()})
     return bytes(other.SerializeToString())
-
-
-GOOD = [("feature_map", "tensor(float)", ["n", 16, 64])]
-
-
-@pytest.mark.parametrize(
-    ("outputs", "fits"),
-    [
-        (GOOD, True),
-        ([("feature_map", "tensor(float)", ["n", 16, 1])], True),
-        ([("feature_map", "tensor(float)", ["n", 16, 0])], False),
-        ([("feature_map", "tensor(float)", ["n", 16, -1])], False),
-        ([("feature_map", "tensor(float)", ["n", 15, 64])], False),
-        ([("feature_map", "tensor(float)", ["n", 16, "d"])], False),
-        ([("feature_map", "tensor(double)", ["n", 16, 64])], False),
-        ([("maps", "tensor(float)", ["n", 16, 64])], False),
-        (GOOD * 2, False),
-    ],
-)
-def test_an_extractor_returns_one_map_of_its_grid(
-    graph: onnx.ModelProto, outputs: list[tuple[str, str, list[Any]]], fits: bool
-) -> None:
-    extractor = Extractor(graph.SerializeToString(), "m.onnx", trusted=True, threads=1)
-    extractor.session.outputs = outputs
-    with contextlib.nullcontext() if fits else pytest.raises(FrnError, match="do not match an extractor for 32-pixel"):
-        extractor._check_signature("m.onnx")
-        assert extractor.shape == (16, outputs[0][2][2])
-    extractor.session.outputs, extractor.grid = GOOD, (2, 8)
-    extractor._check_signature("m.onnx")
-    extractor.session.inputs = [("images", "tensor(float)", ["n", 3, 32, 33])]
-    with pytest.raises(FrnError, match="do not match"):
-        extractor._check_signature("m.onnx")
 
 
 @pytest.mark.parametrize(
@@ -115,12 +80,6 @@ def test_extractors_use_all_cores_and_check_the_file_by_default(graph: onnx.Mode
         Extractor(bad.SerializeToString(), "m.onnx")
 
 
-def test_a_long_version_is_shortened_to_40_characters(graph: onnx.ModelProto) -> None:
-    with pytest.raises(FrnError) as caught:
-        Extractor(changed(graph, version="9" * 50), "m.onnx", trusted=True)
-    assert str(caught.value) == f"m.onnx: has format version {'9' * 39}…; this program reads 1"
-
-
 def test_prior_and_augmentation_follow_the_metadata(graph: onnx.ModelProto) -> None:
     def opened(**values: str) -> Extractor:
         return Extractor(changed(graph, **values), "m.onnx", trusted=True, threads=1)
@@ -135,34 +94,6 @@ def test_prior_and_augmentation_follow_the_metadata(graph: onnx.ModelProto) -> N
     assert (untrained.untrained_head, untrained.prior) == (True, UNTRAINED)
     other = opened(config=json.dumps(json.loads(config) | {"method": "proto"}), head="{}")
     assert (other.method, other.head, other.prior) == ("proto", None, UNTRAINED)
-
-
-def test_closing_a_reading_skips_the_photos_that_were_not_begun(
-    graph: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    extractor = Extractor(graph.SerializeToString(), "m.onnx", trusted=True, threads=1)
-    seen: list[Path] = []
-
-    def look(path: Path, *_: object) -> FrnError:
-        time.sleep(0.01)
-        seen.append(path)
-        return FrnError(path.name)
-
-    monkeypatch.setattr(extractor, "_look", look)
-    monkeypatch.setattr("frn.features.extractor.BATCH", 5)
-    before = threading.active_count()
-    reading = extractor.read([Path(str(number)) for number in range(100)])
-    assert next(reading)[0] == Path("0")
-    reading.close()  # type: ignore[attr-defined]
-    assert len(seen) < 12  # of the three batches that were announced
-    assert threading.active_count() == before
-
-
-def test_larger_images_are_read_in_smaller_batches(graph: onnx.ModelProto) -> None:
-    extractor = Extractor(graph.SerializeToString(), "m.onnx", trusted=True, threads=1)
-    for size, batch in ((32, 16), (256, 16), (257, 15), (512, 4)):
-        extractor.transform = EvaluationTransform(size=size)
-        assert extractor.batch == batch
 
 
 def test_the_default_model_has_the_variety_of_usual_photos() -> None:

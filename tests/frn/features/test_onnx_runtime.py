@@ -2,12 +2,10 @@
 
 import contextlib
 import itertools
-import re
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -34,7 +32,6 @@ from frn.features.onnx_runtime import (
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model
-from frn.system.hardware import own_cores
 from tests import processes
 
 
@@ -146,16 +143,6 @@ def test_a_hostile_file_is_refused_before_a_session_exists(
     assert "\n" not in str(caught.value)
 
 
-def test_metadata_above_four_mebibytes_is_refused(graph: onnx.ModelProto) -> None:
-    full = copy(graph)
-    room = (4 << 20) - sum(len(entry.value) for entry in full.metadata_props)
-    full.metadata_props.add(key="x", value="y" * room)
-    check_model(full.SerializeToString(), "m.onnx")
-    full.metadata_props[-1].value += "y"
-    with pytest.raises(FrnError, match="over 4 MiB of metadata"):
-        check_model(full.SerializeToString(), "m.onnx")
-
-
 def rename_input(model: onnx.ModelProto) -> None:
     model.graph.input[0].name = model.graph.node[0].input[0] = "pictures"
 
@@ -218,13 +205,6 @@ def test_metadata_must_match_the_graph(graph: onnx.ModelProto, key: str, value: 
     with pytest.raises(FrnError, match=reason) as caught:
         Extractor(change(graph, key, value), "m.onnx")
     assert len(str(caught.value).splitlines()) == 1
-
-
-def test_valid_file_passes_and_its_maps_equal_those_of_torch(graph: onnx.ModelProto) -> None:
-    metadata = check_model(graph.SerializeToString(), "m.onnx")
-    assert metadata["frn.format"] == "frn-features"
-    extractor = Extractor(graph.SerializeToString(), "m.onnx", threads=1)
-    assert extractor.feature_maps(np.zeros((3, 32, 32, 3), np.uint8)).shape == (3, 16, 64)
 
 
 def test_call_is_stopped_at_its_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,11 +283,6 @@ def test_session_prints_nothing(graph: onnx.ModelProto, tmp_path: Path) -> None:
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
-def test_error_messages_name_the_file(graph: onnx.ModelProto) -> None:
-    with pytest.raises(FrnError, match=re.escape("where it was: has format version 9")):
-        Extractor(change(graph, "frn.version", "9"), "where it was")
-
-
 @pytest.mark.parametrize(("device", "there"), [("auto", False), ("auto", True), ("cpu", False), ("cpu", True)])
 def test_session_requests_cuda_only_if_available_and_wanted(
     graph: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch, device: Device, there: bool
@@ -341,33 +316,6 @@ def test_cuda_that_does_not_start_is_an_error_only_if_requested(
         open_session(graph.SerializeToString(), "x.onnx", device="cuda")
 
 
-@pytest.mark.parametrize(("options", "disabled"), [({}, None), ({"fold": False}, ["ConstantFolding"])])
-def test_constants_are_folded_unless_the_file_is_untrusted(
-    graph: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch, options: dict[str, bool], disabled: object
-) -> None:
-    opened = MagicMock()
-    monkeypatch.setattr("onnxruntime.InferenceSession", opened)
-    open_session(graph.SerializeToString(), "x.onnx", device="cpu", **options)
-    assert opened.call_args.kwargs["disabled_optimizers"] == disabled
-
-
-@pytest.mark.parametrize("data", [None, b"no model"])
-def test_onnxruntime_is_silent_only_while_a_session_opens(
-    graph: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch, data: bytes | None
-) -> None:
-    severities: list[int] = []
-    monkeypatch.setattr("onnxruntime.set_default_logger_severity", severities.append)
-    with contextlib.nullcontext() if data is None else pytest.raises(FrnError, match="onnxruntime cannot run it"):
-        open_session(data or graph.SerializeToString(), "x.onnx", device="cpu", threads=1)
-    assert severities == [4, 2]  # warnings are its default
-
-
-def test_extractor_uses_all_cores_by_default(graph: onnx.ModelProto) -> None:
-    data = graph.SerializeToString()
-    assert Extractor(data, "x.onnx", trusted=True).threads == own_cores()
-    assert Extractor(data, "x.onnx", trusted=True, threads=1).threads == 1
-
-
 def test_allowed_operators_have_no_subgraphs_and_are_deterministic() -> None:
     for name in sorted(HEAD_OPERATORS):
         schema = onnx.defs.get_schema(name)
@@ -396,14 +344,6 @@ def test_layers_over_the_total_limit_are_refused(monkeypatch: pytest.MonkeyPatch
         check_model(chain(in_all + 1, at_once), "x.onnx")
 
 
-def test_a_file_above_the_size_limit_is_refused_before_it_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(onnx_runtime, "MAX_BYTES", 3 << 20)
-    with pytest.raises(FrnError, match=r"^m\.onnx: is 5 MiB; the limit is 3 MiB$"):
-        check_model(b"\xff" * (5 << 20), "m.onnx")
-    with pytest.raises(FrnError, match="is not an ONNX file"):
-        check_model(b"\xff" * (3 << 20), "m.onnx")
-
-
 def test_negative_sizes_are_refused_and_unknown_ones_are_not(graph: onnx.ModelProto) -> None:
     for size in (0, 1, -1):
         other = copy(graph)
@@ -411,21 +351,6 @@ def test_negative_sizes_are_refused_and_unknown_ones_are_not(graph: onnx.ModelPr
         expected = pytest.raises(FrnError, match=r"^m\.onnx: computes 'odd' with a negative size$")
         with expected if size < 0 else contextlib.nullcontext():
             check_model(other.SerializeToString(), "m.onnx")
-
-
-def test_sessions_and_runs_report_only_fatal_errors_and_use_all_cores_by_default(
-    graph: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened, runs = MagicMock(), []
-    monkeypatch.setattr("onnxruntime.InferenceSession", opened)
-    open_session(graph.SerializeToString(), "x.onnx", device="cpu")
-    open_session(graph.SerializeToString(), "x.onnx", device="cpu", threads=3)
-    options = [call.args[1] for call in opened.call_args_list]
-    assert [(each.log_severity_level, each.intra_op_num_threads) for each in options] == [(4, 0), (4, 3)]
-    session: Any = SimpleNamespace(run=lambda outputs, inputs, options: runs.append((outputs, inputs, options)))
-    run_session(session, ("y",), {"x": np.ones(1)})
-    ((outputs, inputs, how),) = runs
-    assert (outputs, inputs, how.log_severity_level, how.terminate) == (["y"], {"x": np.ones(1)}, 4, False)
 
 
 @pytest.mark.parametrize("rank", [None, "3"])

@@ -10,8 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from frn.errors import FrnError
-from frn.heads import build_head
-from frn.heads.deepemd import TEMPERATURE, DeepEMDHead, cross_reference, transport_cost
+from frn.heads.deepemd import TEMPERATURE, DeepEMDHead, cross_reference
 from tests.frn.heads.oracle import assert_equals, pairwise
 
 needs_pot = pytest.mark.skipif(importlib.util.find_spec("ot") is None, reason="needs POT: the extra `emd`")
@@ -46,28 +45,6 @@ def by_linear_program(query: Tensor, shots: Tensor) -> Tensor:
 @needs_pot
 def test_logits_and_gradients_equal_those_of_the_linear_programs() -> None:
     assert_equals(DeepEMDHead(), pairwise(by_linear_program), maps(3, 1, 9, 12), maps(4, 9, 12, seed=1))
-
-
-@needs_pot
-def test_map_is_most_similar_to_itself() -> None:
-    support = maps(3, 1, 6, 16)
-    logits = DeepEMDHead()(support, support[:, 0])
-    torch.testing.assert_close(logits.diagonal(), torch.full((3,), TEMPERATURE).double(), rtol=0, atol=1e-5)
-    assert (logits - TEMPERATURE * torch.eye(3) < TEMPERATURE - 0.1).all()
-
-
-@needs_pot
-def test_one_location_gives_the_cosine_of_centred_features() -> None:
-    support, query = maps(3, 1, 1, 8), maps(5, 1, 8, seed=1)
-    a, b = query[:, 0] - query.mean(-1), support[:, 0, 0] - support[:, 0, 0].mean(-1, keepdim=True)
-    expected = TEMPERATURE * F.cosine_similarity(a[:, None], b[None], dim=-1)
-    torch.testing.assert_close(DeepEMDHead()(support, query), expected)
-
-
-@needs_pot
-def test_uniform_weights_and_equal_costs_give_the_mean_cost() -> None:
-    uniform = torch.full((4,), 0.25)
-    assert transport_cost(torch.full((4, 4), 0.3), uniform, uniform).item() == pytest.approx(0.3)
 
 
 def test_locations_that_differ_from_the_other_map_get_little_weight() -> None:
@@ -114,7 +91,3 @@ def test_missing_solver_is_reported_with_its_extra(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "ot", None)
     with pytest.raises(FrnError, match=r"needs POT for its linear programs: .* -m pip install"):
         DeepEMDHead()(maps(2, 1, 4, 8), maps(1, 4, 8))
-
-
-def test_deepemd_is_a_registered_head() -> None:
-    assert isinstance(build_head("deepemd", 64), DeepEMDHead)

@@ -5,13 +5,11 @@ import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import MagicMock
 
 import msgspec
 import pytest
 
 from frn.errors import FrnError
-from frn.inference import results
 from frn.inference.records import Answer, Prediction, Unreadable, answer_of
 from frn.inference.results import ResultsFile, run_digest
 from frn.projects.session import Support, build_state
@@ -123,35 +121,12 @@ def test_wrong_lines_are_reported_by_number_and_the_file_stays_unchanged(tmp_pat
         assert path.read_text() == ours + wrong
 
 
-def test_lines_are_read_up_to_64_mebibytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert results.MAX_LINE == 64 * 2**20
-    path = tmp_path / "r.jsonl"
-    write(path, "a")
-    monkeypatch.setattr(results, "MAX_LINE", len(path.read_bytes()))
-    write(path, "ab", resume=True)
-    assert images(path) == "ab"
-
-
 def test_an_empty_file_is_no_obstacle_and_missing_folders_are_created(tmp_path: Path) -> None:
     (tmp_path / "r.jsonl").touch()
     for path in (tmp_path / "r.jsonl", tmp_path / "new" / "folder" / "r.jsonl"):
         write(path, "ab")
         assert images(path) == "ab"
         assert [entry.name for entry in path.parent.iterdir() if entry.is_file()] == ["r.jsonl"]
-
-
-def test_a_failed_write_says_how_to_continue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    full = MagicMock()
-    full.write.side_effect = OSError(28, "No space left on device")
-    path = tmp_path / "r.jsonl"
-    with ResultsFile(path, "a") as file:
-        file._file.close()
-        monkeypatch.setattr(file, "_file", full)
-        with pytest.raises(FrnError) as caught:
-            add(file, "a")
-    told = "cannot be written (No space left on device). Fix that and continue with --resume."
-    assert str(caught.value) == f"{path}: {told}"
-    write(path, "a")  # the lock was released
 
 
 def test_digest_depends_on_model_classes_order_head_and_threshold() -> None:

@@ -13,7 +13,6 @@ from frn.inference.unknown import (
     calibrate,
     explained,
     fit,
-    stride,
     terms,
     without_itself,
 )
@@ -109,10 +108,6 @@ def test_distance_of_a_support_to_its_class_excludes_the_support() -> None:
     np.testing.assert_array_equal(distances[[0, 1, 2], [1, 1, 0]], found.distance(photos)[[0, 1, 2], [1, 1, 0]])
 
 
-def test_leave_one_out_uses_at_most_a_thousand_supports() -> None:
-    assert [stride(count) for count in (0, 1, 1000, 1001, 2000, 2001)] == [1, 1, 1, 2, 2, 3]
-
-
 @pytest.mark.parametrize(("caught", "can"), [(0.09, False), (0.1, True)])
 def test_rule_must_catch_twice_its_false_rejections(caught: float, can: bool) -> None:
     known = np.linspace(0, 1, 21)
@@ -120,10 +115,6 @@ def test_rule_must_catch_twice_its_false_rejections(caught: float, can: bool) ->
     found = Calibration(known, strangers)
     assert found.caught == caught
     assert ("can hardly be distinguished" not in found.describe()) == can
-
-
-def test_auroc_counts_ties_as_half() -> None:
-    assert auroc(np.array([1.0, 2.0]), np.array([1.0])) == 0.75
 
 
 def test_many_photos_marked_as_no_class_raise_the_limit() -> None:

@@ -122,29 +122,6 @@ def test_model_file_is_reproducible(tmp_path: Path) -> None:
     assert read_header(tmp_path / "m.safetensors") == (model.config, {"data": "mötten"})
 
 
-def test_error_about_an_unknown_model_lists_the_shipped_ones(tmp_path: Path) -> None:
-    with pytest.raises(
-        FrnError, match=r"conv5: no model file, run folder or model has this name. Did you mean 'conv4'"
-    ):
-        load_model("conv5")
-
-
-def test_failed_save_keeps_the_old_model(tmp_path: Path) -> None:
-    path = tmp_path / "m.safetensors"
-    save_model(small_model(), path)
-    before = path.read_bytes()
-    with pytest.raises(FrnError, match="cannot be written"):
-        save_model(small_model(), path / "below")
-    assert path.read_bytes() == before
-    assert [entry.name for entry in tmp_path.iterdir()] == ["m.safetensors"]
-
-
-def test_the_shipped_models_load_by_name() -> None:
-    model = load_model("conv4")
-    assert model.config.transform.size == 32
-    assert model.feature_maps(torch.rand(1, 3, 32, 32)).shape == (1, 16, 64)
-
-
 @pytest.mark.parametrize("kind", [AssertionError, KeyError, TypeError, AttributeError, RuntimeError, OverflowError])
 def test_any_error_in_the_torch_reader_gives_a_one_line_error(
     tmp_path: Path, kind: type[Exception], monkeypatch: pytest.MonkeyPatch

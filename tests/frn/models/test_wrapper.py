@@ -22,7 +22,6 @@ from typer.testing import CliRunner
 import frn
 from frn import FRN, EpisodeSampler, FewShotClassifier
 from frn.backbones import build_backbone
-from frn.backbones.backbone import registered
 from frn.cli.main import app
 from frn.errors import FrnError
 from frn.heads import build_head
@@ -291,10 +290,6 @@ def test_a_registered_backbone_without_maps_is_reported(mine: str) -> None:
         build_backbone("flat", size=32)
     with pytest.raises(FrnError, match=r"unknown backbone 'other'; choose one of: .*mine"):
         build_backbone("other")
-
-
-def test_no_backbone_is_registered_by_default() -> None:
-    assert registered() == {}
 
 
 def test_public_names_exist_and_are_documented() -> None:

@@ -1,13 +1,9 @@
 """Images of error maps."""
 
-from types import SimpleNamespace
-from typing import Any
-
 import numpy as np
-import pytest
 
 from frn.images.ramp import RAMP
-from frn.report.heat_maps import GAP, PANEL, Panel, _fit, mark, overlay, sheet
+from frn.report.heat_maps import GAP, PANEL, Panel, mark, overlay, sheet
 from frn.system.files import MARK
 
 CROP = np.random.default_rng(0).integers(0, 256, (84, 84, 3), dtype=np.uint8)
@@ -35,17 +31,6 @@ def test_overlay_covers_15_to_75_percent_with_rising_error() -> None:
         assert np.abs(drawn[5, column] - expected).max() <= 0.5
 
 
-def test_sheet_layout_matches_the_recorded_one() -> None:
-    errors = np.linspace(0, 1, 25).reshape(5, 5)
-    grey = np.full((84, 84, 3), 90, dtype=np.uint8)
-    picture = np.asarray(sheet(grey, "", [Panel("", "", errors), Panel("", "", errors[::-1])]))
-    assert picture.shape == (324, 804, 3)
-    # the photo and two panels are 252 pixels wide and 12 apart, above two lines of text
-    shown = (picture != 255).any(2)
-    assert np.flatnonzero(np.diff(shown[:, 20].astype(int)))[:2].tolist() == [11, 263]
-    assert np.flatnonzero(np.diff(shown[100].astype(int))).tolist() == [11, 263, 275, 527, 539, 791]
-
-
 def test_colour_ramp_gets_steadily_lighter() -> None:
     assert (np.diff(lightness(np.array(RAMP))) > 0).all()
 
@@ -70,17 +55,6 @@ def test_sheet_shows_the_unchanged_photo_and_a_panel_per_class() -> None:
     assert sheet(CROP, "t", panels[:1]).size[0] == 2 * (PANEL + GAP) + GAP
 
 
-def test_two_lines_of_text_fit_below_each_panel() -> None:
-    errors, text = np.linspace(0, 1, 25).reshape(5, 5), "H" * 200
-    grey = np.full((84, 84, 3), 90, dtype=np.uint8)
-    picture = np.asarray(sheet(grey, "", [Panel("HH", "HH", errors), Panel(text, text, errors)]))
-    for left, last in ((2 * GAP + PANEL, 18), (3 * GAP + 2 * PANEL, 238)):  # the second text is truncated to the panel
-        for ink, top in ((20, 272), (110, 290)):
-            drawn = (picture[:, left : left + PANEL] == ink).all(2)
-            assert np.flatnonzero(drawn.any(1))[[0, -1]].tolist() == [top, top + 9]
-            assert np.flatnonzero(drawn.any(0))[[0, -1]].tolist() == [2, last]
-
-
 def test_panels_fill_rows_of_four_and_share_one_scale() -> None:
     maps = [np.random.default_rng(number).random((5, 5)) for number in range(5)]
     low, high = min(m.min() for m in maps), max(m.max() for m in maps)
@@ -92,21 +66,6 @@ def test_panels_fill_rows_of_four_and_share_one_scale() -> None:
         expected = overlay(CROP, errors, low=low, high=high).resize((252, 252), 0)
         assert shown.tobytes() == expected.tobytes(), number
     assert (np.asarray(picture)[-12:] == 255).all()
-
-
-def test_medium_error_has_the_middle_colour_and_cover() -> None:
-    grey = np.full((10, 30, 3), 90, dtype=np.uint8)
-    drawn = np.asarray(overlay(grey, np.array([[2.0, 3.0, 4.0]]), low=2, high=4), dtype=float)[5, 15]
-    level = 128 / 255
-    middle = [np.interp(level, np.linspace(0, 1, len(RAMP)), channel) for channel in np.transpose(RAMP)]
-    cover = 0.15 + 0.6 * level
-    assert np.abs(drawn - (1 - cover) * 90 - cover * np.array(middle)).max() <= 0.5
-
-
-@pytest.mark.parametrize(("length", "kept"), [(0, 0), (252, 252), (253, 251), (900, 251)])
-def test_text_wider_than_a_panel_is_shortened_to_its_width(length: int, kept: int) -> None:
-    draw: Any = SimpleNamespace(textlength=lambda text, font: len(text))
-    assert _fit("x" * length, draw) == "x" * kept + "…" * (length > 252)
 
 
 def test_saved_images_name_their_creator() -> None:

@@ -92,16 +92,6 @@ def test_a_report_has_the_parts_that_explain_draws(tmp_path: Path) -> None:
             assert [source[-1] for source in one["from"]] == pytest.approx(shares, abs=1e-3)
 
 
-def test_a_report_puts_five_thousand_photos_on_one_page(tmp_path: Path) -> None:
-    report = tmp_path / "r.html"
-    assert photos_page.page_paths(report, 0) == photos_page.page_paths(report, 5_000) == [report]
-    assert (
-        photos_page.page_paths(report, 5_001)
-        == photos_page.page_paths(report, 10_000)
-        == [report, tmp_path / "r-2.html"]
-    )
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 def test_a_full_temporary_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.TemporaryFile", lambda: open("/dev/full", "r+b", buffering=0))  # noqa: SIM115

@@ -23,31 +23,6 @@ from frn.reproduce.tables import TABLES, Row, RunSpec
 from frn.training.presets import PRESETS
 from frn.training.runs.run_options import RunOptions
 
-OWN_RUNS = """
-frn: train cifar-fs-conv4-short
-proto: train cifar-fs-conv4-short --method proto
-dsn: train cifar-fs-conv4-short --method dsn
-ctx: train cifar-fs-conv4-short --method ctx
-r2d2: train cifar-fs-conv4-short --method ridge
-covariance: train cifar-fs-conv4-short --method covariance --warm-up 200
-bifrn: train cifar-fs-conv4-short --method bifrn
-average: train cifar-fs-conv4-average --epochs 24
-dummy: train cifar-fs-conv4-pretrain --epochs 24
-no-aux: train cifar-fs-conv4-short --aux off
-aux-paper: train cifar-fs-conv4-short --aux paper
-fix-lambda: train cifar-fs-conv4-short --freeze lambda
-fix-rho: train cifar-fs-conv4-short --freeze rho
-fix-both: train cifar-fs-conv4-short --freeze both
-one-shot: train cifar-fs-conv4-short --way 30 --shot 1 --warm-up 200
-dummy-tuned: train cifar-fs-conv4-finetune --queries 5 --epochs 8 --init runs/dummy
-average-tuned: train cifar-fs-conv4-finetune --queries 5 --epochs 8 --init runs/average
-proto-1: train cifar-fs-conv4-short --method proto --way 30 --shot 1
-ctx-1: train cifar-fs-conv4-short --method ctx --way 30 --shot 1
-dsn-1: train cifar-fs-conv4-short --method dsn --way 30 --shot 1
-r2d2-1: train cifar-fs-conv4-short --method ridge --way 30 --shot 1
-covariance-1: train cifar-fs-conv4-short --method covariance --way 30 --shot 1 --warm-up 200
-"""
-
 
 def test_photo_table_trains_every_row_with_the_same_budget() -> None:
     """All rows have an equal budget: the same number of images within 3%, augmentation, schedule, rate and precision.
@@ -93,16 +68,6 @@ def training_runs(row: Row) -> list[RunSpec]:
 )
 def test_the_papers_recipes_train_in_float32_by_default(preset: str, asked: str, given: str) -> None:
     assert RunOptions(preset=preset, precision=asked).wanted_precision == given
-
-
-def test_tables_of_this_project_contain_these_runs() -> None:
-    called = {
-        command for name in ("cifar-fs", "cifar-fs-ablation") for row in TABLES[name].rows for command in commands(row)
-    }
-    wanted = dict(line.split(": ") for line in OWN_RUNS.strip().splitlines())
-    training = {f"frn {command} --data cifar-fs --out runs/{name}" for name, command in wanted.items()}
-    answers = {f"frn eval runs/{name} --data cifar-fs --json" for name in wanted}
-    assert called == training | answers | {"frn eval runs/average --method simpleshot --data cifar-fs --json"}
 
 
 PUBLISHED = {

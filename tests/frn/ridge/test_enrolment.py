@@ -11,7 +11,7 @@ import torch
 
 from frn.errors import FrnError
 from frn.ridge.enrolment import Centres, ClassScorer, energy, enroll, leave_one_out
-from frn.ridge.parameters import LAMBDA_FLOOR, HeadParameters, probabilities
+from frn.ridge.parameters import LAMBDA_FLOOR, HeadParameters
 from frn.ridge.reconstruction import class_error, location_error
 
 
@@ -108,14 +108,6 @@ def test_the_odd_one_out_has_the_largest_error() -> None:
     assert leave_one_out(maps, HeadParameters(0.0, 0.0, 1.0)).argmax() == 4
 
 
-def test_probabilities_are_a_softmax_that_does_not_overflow() -> None:
-    errors = np.array([[1.0, 2.0, 3.0], [1000.0, 2000.0, 1000.0]])
-    shares = probabilities(errors, gamma=2.0)
-    np.testing.assert_allclose(shares.sum(-1), 1)
-    np.testing.assert_allclose(shares[0, 0] / shares[0, 1], math.exp(2))
-    np.testing.assert_allclose(shares[1], [0.5, 0.0, 0.5])
-
-
 def test_lambda_and_rho_equal_those_of_the_torch_head() -> None:
     from frn.heads.frn import FRNHead
 
@@ -127,11 +119,6 @@ def test_lambda_and_rho_equal_those_of_the_torch_head() -> None:
     assert head.lam(25, 64) == pytest.approx(torch_head.lam(25, 64).item(), rel=1e-12)
     assert head.rho() == pytest.approx(torch_head.rho().item(), rel=1e-12)
     assert LAMBDA_FLOOR == 1e-6
-
-
-def test_an_untrained_head_has_lambda_p_over_d_and_rho_1() -> None:
-    head = HeadParameters()
-    assert (head.lam(6, 3), head.rho(), head.gamma) == (2 + LAMBDA_FLOOR, 1, 1)
 
 
 def test_distance_of_a_photo_to_each_class_is_measured_between_mean_locations() -> None:
@@ -207,15 +194,3 @@ def test_a_head_beyond_its_limits_is_refused(name: str, most: float) -> None:
     assert getattr(HeadParameters.from_metadata({**learned, name: most}), name) == most
     with pytest.raises(FrnError):
         HeadParameters.from_metadata({**learned, name: np.nextafter(most, most * 2)})
-
-
-@pytest.mark.parametrize("blocks", [1, 2, 3])
-def test_errors_are_the_same_in_any_number_of_blocks(monkeypatch: pytest.MonkeyPatch, blocks: int) -> None:
-    head, query = HeadParameters(-0.5, 0.1, 1.0), maps_of(4, 9, 16, seed=1)
-    classes = [enroll(maps_of(1, 9, 16, seed=seed), head) for seed in range(6)]
-    expected = np.concatenate([ClassScorer([one]).class_error(query) for one in classes], axis=1)
-    monkeypatch.setattr("frn.ridge.enrolment.BLOCK", 9 * 16 * 6 // blocks)
-    scorer = ClassScorer(classes)
-    assert len(scorer._blocks) == blocks
-    np.testing.assert_allclose(scorer.class_error(query), expected, rtol=1e-5)
-    np.testing.assert_allclose(scorer.location_error(query).mean(1), expected, rtol=1e-5)

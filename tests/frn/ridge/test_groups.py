@@ -1,6 +1,5 @@
 """Grouping photos without labels."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +13,7 @@ from frn.images.near_copies import BYTES
 from frn.ridge.enrolment import Array
 from frn.ridge.parameters import HeadParameters
 from frn.ridge.tuning import Prior
-from frn.ridge.unlabelled.groups import _cut, _likeliest_count, _ward, group
+from frn.ridge.unlabelled.groups import _cut, _ward, group
 
 PRIOR = Prior.trained(HeadParameters(4.0, 0.1, 20.0))
 
@@ -89,12 +88,6 @@ def test_at_most_5000_photos_are_grouped() -> None:
         group(maps, [b""] * 5001, PRIOR)
 
 
-def test_more_groups_than_photos_are_refused() -> None:
-    maps, _ = draw((2, 2))
-    with pytest.raises(FrnError, match="4 different photos cannot form 5 groups"):
-        group(maps, looks(maps), PRIOR, 5)
-
-
 @pytest.mark.parametrize(("noise", "expected"), [(1.0, 4), (1.4, 3)])
 @pytest.mark.parametrize("scale", [0.05, 1.0, 20.0])
 def test_noisy_classes_are_not_split_and_the_noisiest_are_merged(noise: float, expected: int, scale: float) -> None:
@@ -106,46 +99,6 @@ def test_noisy_classes_are_not_split_and_the_noisiest_are_merged(noise: float, e
 def test_there_are_at_most_a_third_as_many_groups_as_photos() -> None:
     maps, _ = draw((2,) * 6)
     assert len(group(maps, looks(maps), PRIOR)) <= 4
-
-
-def likeliest(monkeypatch: pytest.MonkeyPatch, photos: int, error: Callable[[int], float]) -> int:
-    """Return the likeliest number of clusters if all but one are single photos of zeros.
-
-    `error` is the leave-one-out error of the large cluster by its size.
-    """
-
-    def leave_one_out(maps: Maps, head: HeadParameters) -> Array:
-        if len(maps) == 1:
-            return np.zeros(1)
-        assert head == HeadParameters(PRIOR.alpha - 1.8, PRIOR.beta)
-        return np.array([error(len(maps)) / 2, error(len(maps)) / 2])
-
-    monkeypatch.setattr("frn.ridge.unlabelled.groups.leave_one_out", leave_one_out)
-    return _likeliest_count(np.zeros((photos, 1, 1), np.float32), [(0, place) for place in range(1, photos)], PRIOR)
-
-
-@pytest.mark.parametrize(("second", "count"), [(53.0, 2), (53.01, 3), (50.0, 2)])
-def test_fewer_groups_may_lose_three_percent_of_the_gain(
-    monkeypatch: pytest.MonkeyPatch, second: float, count: int
-) -> None:
-    errors = {12: 150.0, 11: second, 10: 50.0, 9: 51.0}
-    assert likeliest(monkeypatch, 12, errors.__getitem__) == count
-
-
-@pytest.mark.parametrize(("photos", "most"), [(10, 4), (12, 4), (13, 5), (603, 200)])
-def test_groups_have_three_photos_on_average_and_there_are_at_most_200(
-    monkeypatch: pytest.MonkeyPatch, photos: int, most: int
-) -> None:
-    assert likeliest(monkeypatch, photos, lambda size: float(size > photos - most + 1)) == most
-    assert likeliest(monkeypatch, photos, lambda size: float(size > photos - most)) == 1  # it needs one more group
-
-
-def test_a_single_photo_costs_its_energy() -> None:
-    maps = np.array([[[3.0, 4.0], [0.0, 1.0]], [[3.0, 4.0], [0.0, 1.0]], *[[[0.0, 0.0], [0.0, 0.0]]] * 4])
-    head = Prior.trained(HeadParameters(0.0, 0.0, 1.0))
-    pairs = [(0, 1), (2, 3), (2, 4), (2, 5), (0, 2)]
-    assert _likeliest_count(maps.astype(np.float32), pairs, head) == 2
-    assert _likeliest_count(maps.astype(np.float32), [(0, 2), (0, 3), (0, 4), (0, 5), (0, 1)], head) == 1
 
 
 def test_the_number_of_groups_is_between_one_and_the_number_of_photos(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,10 +22,6 @@ def test_lambda_is_rescaled_and_has_the_floor_of_the_authors_code() -> None:
     assert head.rho() == pytest.approx(1.5)
 
 
-def test_a_new_head_has_the_initial_values_of_training() -> None:
-    assert HeadParameters() == HeadParameters(alpha=0.0, beta=0.0, gamma=1.0)
-
-
 @pytest.mark.parametrize(
     ("name", "limit"), [("alpha", 50.0), ("alpha", -50.0), ("beta", 50.0), ("beta", -50.0), ("gamma", 1e5)]
 )

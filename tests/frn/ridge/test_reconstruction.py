@@ -12,13 +12,10 @@ from torch import Tensor
 from frn.ridge.parameters import LAMBDA_FLOOR
 from frn.ridge.reconstruction import (
     class_error,
-    in_blocks,
     location_error,
     moment_error,
-    moments_pay,
     reconstruct,
     whitened_error,
-    whitened_pays,
 )
 
 
@@ -211,30 +208,6 @@ def test_float32_gradients_are_close_to_those_in_float64(monkeypatch: pytest.Mon
         assert (single - exact).norm() <= 1.5e-4 * exact.norm() + 1e-12
 
 
-def test_episodes_use_the_formulation_with_the_least_work() -> None:
-    """Measured by `python assets/benchmarks/head.py --d 640 --shot 1 --shot 20 --way 5 --way 20 --backward`."""
-    forms = {
-        (640, 5, 1): "whitened",
-        (640, 20, 5): "whitened",
-        (640, 5, 20): "moments",
-        (640, 20, 20): "moments",
-        (64, 5, 5): "moments",
-    }
-    for (d, way, shot), expected in forms.items():
-        by_location = "whitened" if whitened_pays(25 * shot, d) else "operator"
-        assert ("moments" if moments_pay(way, 25 * shot, 15 * way, 25, d) else by_location) == expected
-
-
-@pytest.mark.parametrize("p", [4, 90])
-def test_autocast_leaves_the_head_in_float32(p: int) -> None:
-    query, pool = features(20, 9, 64, dtype=torch.float32), features(3, p, 64, dtype=torch.float32)
-    expected = class_error(query, pool, 0.3, 1.1)
-    with torch.autocast("cpu", torch.bfloat16):
-        torch.testing.assert_close(class_error(query, pool, 0.3, 1.1), expected, rtol=0, atol=0)
-        rough = class_error(query.bfloat16(), pool.bfloat16(), 0.3, 1.1)
-    assert rough.dtype == torch.float32
-
-
 def test_indefinite_system_is_refused_with_its_class() -> None:
     query, pool = features(2, 6), features(3, 4, 6)
     pool[1, 0, 0] = math.nan
@@ -282,16 +255,3 @@ def test_whitened_error_is_the_true_distance(monkeypatch: pytest.MonkeyPatch, rh
     expected = (rebuilt - query).square().sum(-1)
     found = whitened_error(query, pool, lam, torch.tensor(rho, dtype=torch.float64))
     torch.testing.assert_close(found, expected)
-
-
-def test_queries_are_split_only_outside_transforms() -> None:
-    query = torch.zeros(2049, 1)
-    assert [len(block) for block in in_blocks(query)] == [1024, 1024, 1]
-    counts: list[int] = []
-
-    def count(maps: torch.Tensor) -> torch.Tensor:
-        counts.append(len(in_blocks(maps)))
-        return maps
-
-    torch.vmap(count)(query[None])
-    assert counts == [1]

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from frn.ridge.enrolment import Array, ClassScorer, energy, enroll
+from frn.ridge.enrolment import Array, ClassScorer, enroll
 from frn.ridge.parameters import HeadParameters
-from frn.ridge.unlabelled.transductive import _weights, mixture_errors, refine
+from frn.ridge.unlabelled.transductive import mixture_errors, refine
 
 HEAD = HeadParameters(4.0, 0.2, 20.0)
 R, D = 4, 96
@@ -69,25 +69,11 @@ def test_queries_improve_one_example_classes_in_any_order() -> None:
     np.testing.assert_allclose(refine(errors[order], pools, queries[order], HEAD)[0], refined[order], rtol=1e-3)
 
 
-def test_unfamiliar_queries_get_less_weight() -> None:
-    pools, queries, _ = episode(3, (5, 5), (20, 20))
-    strangers = np.random.default_rng(4).standard_normal((10, R, D)) / np.sqrt(D) * 1.7
-    together = np.concatenate([queries, strangers])
-    weights = _weights(plain_errors(pools, together), energy(together), HEAD.gamma).sum(1)
-    assert weights[40:].mean() < 0.6 * weights[:40].mean()
-
-
 def test_single_query_keeps_its_answer() -> None:
     pools, queries, _ = episode(5, (2, 2), (1, 0))
     errors = plain_errors(pools, queries)
     refined, _ = refine(errors, pools, queries, HEAD)
     assert refined.argmin(1) == errors.argmin(1)
-
-
-def test_a_query_without_energy_counts_as_unexplained() -> None:
-    weights = _weights(np.array([[0.0, 0.0], [0.1, 0.5]]), np.array([0.0, 1.0]), 1.0)
-    assert np.isfinite(weights).all()
-    assert weights[0].sum() < weights[1].sum()
 
 
 def test_three_rounds_give_the_recorded_errors() -> None:

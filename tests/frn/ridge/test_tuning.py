@@ -14,11 +14,7 @@ from frn.ridge.tuning import (
     UNTRAINED,
     Prior,
     TuningEpisode,
-    _by_golden_section,
-    _by_parabolas,
-    _log_likelihood,
     _Solver,
-    _stride,
     tune,
     tune_by_leave_one_out,
     tune_on_episodes,
@@ -126,54 +122,6 @@ def test_classes_of_one_support_are_rivals_of_the_others() -> None:
     np.testing.assert_allclose(solver.errors(head), left_out_errors(mixed, head), atol=2e-6 * solver.energy.max())
 
 
-@pytest.mark.parametrize("place", [-5.3, -2.0, -0.4, 0.0, 1.234, 3.9])
-@pytest.mark.parametrize("power", [2, 4])
-def test_search_finds_the_minimum_and_its_place(place: float, power: int) -> None:
-    tried = []
-
-    def loss(x: float) -> tuple[float, HeadParameters]:
-        tried.append(x)
-        return abs(x - place) ** power + 0.1 * (x - place) ** 2 + 5, HeadParameters(x, 0.0, 1.0)
-
-    value, head = _by_parabolas(loss)
-    assert value == pytest.approx(5, abs=1e-3)
-    assert head.alpha == pytest.approx(place, abs=0.02 * power)
-    assert len(tried) == len(set(tried)) <= 16
-
-
-def test_search_ends_for_functions_without_a_minimum() -> None:
-    assert _by_parabolas(lambda x: (0.0, HeadParameters(x, 0.0, 1.0)))[0] == 0
-    assert _by_parabolas(lambda x: (-x, HeadParameters(x, 0.0, 1.0)))[1].alpha == 8
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_chosen_alpha_is_better_than_its_neighbours(seed: int) -> None:
-    solver = _Solver(episode := TuningEpisode(classes(4, 4, 6, 20, noise=1.0, seed=seed)))
-    chosen = tune([episode], TRAINED, 4.0)
-
-    def least(alpha: float) -> float:
-        head = replace(TRAINED.head(4.0), alpha=alpha)
-        errors, spread = solver.errors(head), TRAINED.gamma_spread
-
-        def loss(power: float) -> float:
-            tried = replace(head, gamma=head.gamma * np.exp(power * spread))
-            return TRAINED.surprise(tried, 4.0) - _log_likelihood(errors, solver.labels, tried.gamma)
-
-        return _by_golden_section(loss, -8.0, 8.0)[0]
-
-    near = TRAINED.alpha_spread / 10
-    assert least(chosen.alpha) <= min(least(chosen.alpha - near), least(chosen.alpha + near)) + 1e-9
-
-
-def test_supports_are_subsampled_beyond_400_or_30_billion_multiplications() -> None:
-    cheap, dear = np.empty((2, 1, 2)), np.broadcast_to(0.0, (10, 100, 1000))  # 10^8 multiplications per support
-    assert [_stride(count, [cheap]) for count in (400, 401)] == [1, 2]
-    assert [_stride(count, [dear]) for count in (300, 301)] == [1, 2]
-    assert _stride(300, [np.broadcast_to(0.0, (10_000, 100, 100_000))]) == 300  # a single one exceeds the limit
-    many = np.broadcast_to(0.0, (1000, 100, 1000))  # no class has more directions than channels
-    assert [_stride(count, [many]) for count in (300, 301)] == [1, 2]
-
-
 def test_more_than_64_classes_are_subsampled_evenly() -> None:
     pools = classes(66, 2, 1, 4, noise=1.0)
     for count in (65, 66):
@@ -249,20 +197,6 @@ def test_surprise_counts_spreads_from_the_most_likely_head() -> None:
     assert prior.surprise(replace(mean, alpha=mean.alpha - 1.5), 5) == pytest.approx(3**2 / 2)
     assert prior.surprise(replace(mean, gamma=mean.gamma * np.exp(0.5)), 5) == pytest.approx(2**2 / 2)
     assert Prior.trained(HeadParameters(2.0, 0.2, 5.0)) == prior  # these are the default spreads
-
-
-def test_an_episode_is_split_into_supports_and_queries_of_each_class() -> None:
-    maps = np.arange(12.0).reshape(2, 3, 2, 1)
-    split = TuningEpisode.split(maps, 2)
-    np.testing.assert_array_equal(split.pools, maps[:, :2])
-    assert [label for label, _ in split.queries] == [0, 1]
-    np.testing.assert_array_equal([queries for _, queries in split.queries], maps[:, 2:])
-
-
-def test_log_likelihood_of_the_correct_classes_by_hand() -> None:
-    errors, labels = np.array([[1.0, 2.0], [3.0, 1.0]]), np.array([0, 0])
-    expected = -np.log(1 + np.exp(-2)) - np.log(1 + np.exp(4))
-    assert _log_likelihood(errors, labels, 2.0) == pytest.approx(expected)
 
 
 def test_with_one_photo_of_each_class_gamma_falls_with_the_variety_of_the_photos() -> None:

@@ -76,18 +76,6 @@ def test_new_split_removes_old_ones_to_fit(three: Path, monkeypatch: pytest.Monk
         load_images(scan(three / "d"), 16)  # although the cache already exists
 
 
-def test_pixels_are_checked_again_only_when_their_file_changes(three: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[int] = []
-    monkeypatch.setattr("frn.data.pixel_cache._crc32", lambda pixels: read.append(len(pixels)))
-    load_images(scan(three / "a"), 16)
-    assert read == []
-    (split,) = (split for split in caches.cached_splits() if Path(split.of).name == "a")
-    os.utime(split.path / "pixels")
-    with pytest.raises(FrnError, match="the new cache cannot be read"):  # without a checksum, nothing can be compared
-        load_images(scan(three / "a"), 16)
-    assert read == [16 * 16 * 3] * 3, "as it was, once more when no other process builds it, and as it was built"
-
-
 def images() -> Path:
     return cache_folder() / caches.IMAGES
 
@@ -197,12 +185,3 @@ def test_clearing_does_not_follow_links(tmp_path: Path, private_cache: Path, mon
     (images() / home.name).symlink_to(home)
     caches.clear()
     assert tree(tmp_path / "elsewhere") == before
-
-
-def test_damaged_cache_is_built_again(tmp_path: Path) -> None:
-    load_images(scan(write(tmp_path / "a")), 16)
-    (home,) = images().iterdir()
-    (home / "index.json").write_bytes(b"{")
-    assert len(load_images(scan(tmp_path / "a"), 16)) == 1
-    assert [path.name for path in images().iterdir()] == [home.name]
-    assert kept() == ["a"]

@@ -16,20 +16,14 @@ from frn.models.header import read_header
 from frn.models.model import load_model, read_weights
 from frn.projects.project import load_project
 from frn.system.files import (
-    LOCK,
-    PART,
-    beside,
     discard_output,
     read_json,
     read_regular,
-    remove,
     remove_unfinished,
     replacing,
     require_regular,
-    sync_path,
     write_atomically,
 )
-from frn.system.processes.locks import Lock
 from frn.training.runs.run import RunFolder, TrainState
 from tests.system_calls import record
 
@@ -217,18 +211,6 @@ def test_a_replaced_file_keeps_its_mode(tmp_path: Path, mode: int) -> None:
     assert (path.read_text(), path.stat().st_mode & 0o777) == ("new", mode)
 
 
-def test_no_lock_is_taken_if_there_are_no_leftovers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Lock, "acquire", lambda *_: pytest.fail("a kill now would leave a lock in the user's folder"))
-    remove_unfinished(tmp_path / "x.jpg")
-
-
-@pytest.mark.parametrize("ending", [LOCK, PART])
-def test_leftovers_of_a_kill_are_removed(tmp_path: Path, ending: str) -> None:
-    beside(tmp_path / "x.jpg", ending).write_bytes(b"")
-    remove_unfinished(tmp_path / "x.jpg")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_failed_check_leaves_the_file_and_its_folder_unchanged(tmp_path: Path) -> None:
     def check() -> None:
         raise FrnError("not this one")
@@ -237,52 +219,6 @@ def test_failed_check_leaves_the_file_and_its_folder_unchanged(tmp_path: Path) -
     with pytest.raises(FrnError, match="not this one"):
         write_atomically(tmp_path / "x", "after", check=check)
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("x", "before")]
-
-
-def test_name_above_240_bytes_is_shortened_for_its_temporary_files() -> None:
-    assert beside(Path("x" * 240), PART).name == "." + "x" * 240 + f".{PART}"
-    assert len(beside(Path("x" * 241), PART).name) < 100
-    assert beside(Path("x" * 241), PART) != beside(Path("x" * 242), PART)
-
-
-def test_a_temporary_file_that_cannot_be_removed_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "folder").mkdir()
-    for name in ("file", "folder/file"):
-        (tmp_path / name).touch()
-
-    def refuse(*words: object, **options: object) -> None:
-        raise PermissionError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "unlink", refuse)
-        patch.setattr(Path, "unlink", refuse)
-        remove(tmp_path / "file")
-        remove(tmp_path / "folder")
-    assert (tmp_path / "file").exists()
-    assert (tmp_path / "folder" / "file").exists()
-    remove(tmp_path / "file")
-    remove(tmp_path / "folder")
-    assert not list(tmp_path.iterdir())
-
-
-def test_the_whole_content_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes: list[int] = []
-    monkeypatch.setattr(os, "fsync", lambda descriptor: sizes.append(os.fstat(descriptor).st_size))
-    write_atomically(tmp_path / "x", "other text")
-    assert sizes[0] == len("other text")
-
-
-@pytest.mark.parametrize(
-    ("error", "told"),
-    [
-        (OSError(28, "No space left on device"), "x: cannot be written (No space left on device)"),
-        (OSError("odd device"), "x: cannot be written (odd device)"),
-    ],
-)
-def test_write_errors_are_described_with_or_without_a_number(tmp_path: Path, error: OSError, told: str) -> None:
-    with pytest.raises(FrnError) as caught, replacing(tmp_path / "x"):
-        raise error
-    assert str(caught.value) == f"{tmp_path}/{told}"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no modes there")
@@ -302,16 +238,6 @@ def test_nobody_else_can_open_the_new_content_of_a_private_file(
     assert modes == [0o600]
 
 
-@pytest.mark.parametrize("read", [read_regular, require_regular])
-@pytest.mark.parametrize(("name", "reason"), [("none", "No such file or directory"), ("a\0b", "embedded null byte")])
-def test_read_errors_are_described_without_their_number(
-    tmp_path: Path, read: Callable[[Path, int], object], name: str, reason: str
-) -> None:
-    with pytest.raises(FrnError) as caught:
-        read(tmp_path / name, 4)
-    assert str(caught.value) == f"{tmp_path / name}: cannot be read ({reason})"
-
-
 def test_discarded_output_does_not_reach_its_pipe() -> None:
     reader, writer = os.pipe()
     discard_output(writer)
@@ -319,10 +245,3 @@ def test_discarded_output_does_not_reach_its_pipe() -> None:
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:
         assert pipe.read() == b""
-
-
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs Linux's names of descriptors")
-def test_syncing_a_folder_leaves_no_open_file(tmp_path: Path) -> None:
-    before = os.listdir("/proc/self/fd")
-    sync_path(tmp_path)
-    assert os.listdir("/proc/self/fd") == before

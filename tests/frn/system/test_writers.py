@@ -2,7 +2,6 @@
 
 import ast
 import errno
-import json
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -172,10 +171,3 @@ def test_a_full_disk_leaves_no_lock_file(tmp_path: Path, monkeypatch: pytest.Mon
     assert held.acquire()
     held.release()
     assert not list(tmp_path.iterdir())
-
-
-def test_a_model_is_replaced_by_one_with_a_longer_header(tmp_path: Path) -> None:
-    for about in ("short", "a longer description"):
-        header = json.dumps({"__metadata__": {"about": about, "format": "frn-model"}}).encode()
-        write_atomically(tmp_path / "last.safetensors", len(header).to_bytes(8, "little") + header)
-    assert about.encode() in (tmp_path / "last.safetensors").read_bytes()

@@ -1,6 +1,5 @@
 """Settings from a `config.toml`, and error messages for unsuitable ones."""
 
-import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import pytest
 from frn.errors import FrnError
 from frn.training.launch import prepare_run
 from frn.training.presets import find_preset
-from frn.training.presets.preset import deciding_fields, overlay
+from frn.training.presets.preset import deciding_fields
 from frn.training.runs.run import RunFolder
 from frn.training.runs.run_options import RunOptions
 
@@ -83,16 +82,6 @@ def test_a_run_in_python_needs_no_callbacks(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("frn.training.launch.DEMO_CLASSES", {"train": 4, "val": 5, "test": 5})
     options = RunOptions(preset="demo", out=tmp_path / "run", epochs=1, way=4, shot=1, queries=5, device="cpu")
     assert prepare_run(options).train().finished
-
-
-def test_a_run_in_python_checks_its_options(tmp_path: Path) -> None:
-    with pytest.raises(FrnError, match="needs --data DIR"):
-        prepare_run(RunOptions(preset="cub-cropped-conv4", out=tmp_path / "run"))
-
-
-def test_config_accepts_none_integers_and_floats() -> None:
-    preset = overlay(find_preset("demo"), tomllib.loads("[validation]\nshot = 1\n[schedule]\nlearning_rate = 1"), "x")
-    assert (preset.validation.shot, preset.schedule.learning_rate) == (1, 1)
 
 
 def test_retired_settings_of_an_earlier_run_are_ignored(tmp_path: Path) -> None:

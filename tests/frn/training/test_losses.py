@@ -29,11 +29,3 @@ def test_off_mode_keeps_only_the_cross_entropy() -> None:
     torch.testing.assert_close(episode_loss(logits, support, 2, "off"), F.cross_entropy(logits, target))
     with_aux = F.cross_entropy(logits, target) + AUX_WEIGHT * auxiliary_loss(support)
     torch.testing.assert_close(episode_loss(logits, support, 2), with_aux)
-
-
-def test_classes_in_orthogonal_subspaces_have_no_auxiliary_loss() -> None:
-    support = torch.zeros(2, 1, 3, 8)
-    support[0, ..., :4] = torch.randn(1, 3, 4)
-    support[1, ..., 4:] = torch.randn(1, 3, 4)
-    for mode in ("reference", "paper"):
-        assert auxiliary_loss(support, mode).abs() < 1e-6
