@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from frn_tui.client.protocol import Heat
-from frn_tui.engine.pictures.encoding import UNSEEN, draw_frame, encode
+from frn_tui.engine.pictures.encoding import draw_frame
 from frn_tui.engine.pictures.previews import NO_MODEL, fit, paint
 from frn_tui.terminal.modes import FRAME
 from frn_tui.terminal.rendered_picture import Box
@@ -46,18 +46,9 @@ def test_a_preview_is_the_whole_frame_of_the_file(engine: Engine, wide: Path) ->
     answer = engine.done("preview", path=str(wide), columns=40, rows=20)
     assert (answer["columns"], answer["rows"]) == (40, 5)
     seen = pixels(base64.b64decode(answer["cells"]), 40)
-    assert seen[5, 0].tolist() == pytest.approx([200, 0, 0], abs=UNSEEN)
-    assert seen[5, 20].tolist() == pytest.approx([0, 200, 0], abs=UNSEEN)
-    assert seen[5, 39].tolist() == pytest.approx([0, 0, 200], abs=UNSEEN)
-
-
-def test_a_smooth_background_takes_few_colours_which_differ_invisibly() -> None:
-    """Each change of colour costs bytes."""
-    background = np.full((8, 60, 3), 90, dtype=np.uint8)
-    background[..., 0] += np.arange(60, dtype=np.uint8)
-    shown = pixels(encode(background), 60)
-    assert np.abs(shown.astype(int) - background).max() == UNSEEN
-    assert len(np.unique(shown.reshape(-1, 3), axis=0)) == 60 // (UNSEEN + 1)
+    assert seen[5, 0].tolist() == pytest.approx([200, 0, 0], abs=4)
+    assert seen[5, 20].tolist() == pytest.approx([0, 200, 0], abs=4)
+    assert seen[5, 39].tolist() == pytest.approx([0, 0, 200], abs=4)
 
 
 @pytest.mark.parametrize("room", [(1, 1), (7, 90), (84, 20)])
@@ -72,8 +63,8 @@ def test_zoomed_preview_stays_within_the_photo(bare: Engine, wide: Path) -> None
     assert answer["view"] == [0.0, 0.0, 0.25, 1.0]
     seen = pixels(base64.b64decode(answer["cells"]), 40)
     assert seen.shape[:2] == (40, 40)
-    assert seen[20, 15].tolist() == pytest.approx([200, 0, 0], abs=UNSEEN)
-    assert seen[20, 25].tolist() == pytest.approx([0, 200, 0], abs=UNSEEN)
+    assert seen[20, 15].tolist() == pytest.approx([200, 0, 0], abs=4)
+    assert seen[20, 25].tolist() == pytest.approx([0, 200, 0], abs=4)
 
 
 def test_photo_keeps_its_aspect_ratio() -> None:

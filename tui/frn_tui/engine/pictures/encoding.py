@@ -1,4 +1,4 @@
-"""Pixels in terminal formats: half blocks in two colours, RGB for the Kitty protocol, Sixel by rows of cells."""
+"""Pixels in terminal formats: RGB for the Kitty protocol, Sixel by rows of cells; frames and palettes."""
 
 import base64
 import itertools
@@ -6,7 +6,6 @@ import zlib
 from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import compress
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +16,6 @@ from frn_tui.terminal.modes import FRAME, Palette
 from frn_tui.terminal.rendered_picture import Box
 from frn_tui.terminal.sixel import cells_of_piece
 
-UNSEEN = 4
-"""Difference between two colours, per channel, that is not visible between neighbouring cells."""
 BAND = 6
 """Pixels in a column that one Sixel character stands for."""
 LEAD, GAP, SHORTEST_RUN = 5, 5, 4
@@ -125,20 +122,6 @@ def draw_frame(pixels: Pixels, seen: Box, line: int) -> Pixels:
         columns = slice(max(left + corner, 0), max(right - corner, 0))
         framed[rows], framed[:, columns] = pixels[rows], pixels[:, columns]
     return framed
-
-
-def encode(pixels: Pixels) -> bytes:
-    """Return the half blocks of an image (2 * rows, columns, 3), row by row: upper colour, lower colour."""
-    return np.concatenate([_held(pixels[0::2]), _held(pixels[1::2])], axis=1).astype(np.uint8).tobytes()
-
-
-def _held(colours: NDArray[Any]) -> NDArray[Any]:
-    """Return colours (rows, columns, 3) as (cells, 3), each kept along a row while it hardly changes: fewer bytes."""
-    held = colours.astype(np.int16)
-    for x in range(1, held.shape[1]):
-        same = (abs(held[:, x] - held[:, x - 1]) <= UNSEEN).all(1)
-        held[same, x] = held[same, x - 1]
-    return held.reshape(-1, 3)
 
 
 def dithered(pixels: Pixels, palette: Palette) -> Pixels:

@@ -15,7 +15,8 @@ from frn.images.transforms import EvaluationTransform, Pixels
 from frn.system.lru import ByteLimitedCache
 from frn_tui.client.protocol import Heat, RenderPreview
 from frn_tui.engine.models import Models
-from frn_tui.engine.pictures.encoding import LINE, dithered, draw_frame, encode, kitty_data, sixel_rows
+from frn_tui.engine.pictures.encoding import LINE, dithered, draw_frame, kitty_data, sixel_rows
+from frn_tui.engine.pictures.half_blocks import cheapened, encode
 from frn_tui.engine.worker_queues import Job
 from frn_tui.terminal.modes import PIXELS
 from frn_tui.terminal.rendered_picture import WHOLE, Box, Picture
@@ -59,8 +60,8 @@ class Previews:
         if request.framed:
             frame = _within(subject, view) if request.subject else box
             pixels = draw_frame(pixels, frame, LINE if is_pixels else 1)
-        if request.palette and not is_pixels:
-            pixels = dithered(pixels, request.palette)
+        if not is_pixels:
+            pixels = dithered(pixels, request.palette) if request.palette else cheapened(pixels)
         cells, data = b"", ""
         if request.mode == "kitty":
             data = kitty_data(pixels)

@@ -149,6 +149,8 @@ def _rendered(cells: list[Cell], color_system: ColorSystem, was: Codes) -> tuple
         codes = _codes(style, color_system)
         if char == " " and codes[0] == codes[1] == "" and was[0] in UNSEEN:
             codes = *was[:2], codes[2]  # a blank shows only its background
+        elif char == HALF_BLOCK and codes[0] == "":
+            char, codes = _half_block(codes, was)  # noqa: PLW2901
         if codes != was:
             new = [code for code, old in zip(codes, was, strict=True) if code != old]
             if codes[0] != was[0] or "" in new:  # only a reset removes an attribute or a colour
@@ -157,6 +159,18 @@ def _rendered(cells: list[Cell], color_system: ColorSystem, was: Codes) -> tuple
             was = codes
         parts.append(char)
     return "".join(parts), was
+
+
+def _half_block(codes: Codes, was: Codes) -> tuple[str, Codes]:
+    """Return a character that shows the same two halves, and its codes: the one that needs the fewest new colours."""
+    upper, lower, front, back = codes[1][2:], codes[2][2:], was[1][2:], was[2][2:]
+    if codes[1][:3] != "38;" or codes[2][:3] != "48;":  # one of the terminal's own 16 colours
+        return HALF_BLOCK, codes
+    if upper == lower:
+        return ("█", ("", *was[1:])) if upper == front != back else (" ", ("", was[1], codes[2]))
+    if (upper != back) + (lower != front) < (upper != front) + (lower != back):
+        return "▄", ("", f"38{lower}", f"48{upper}")
+    return HALF_BLOCK, codes
 
 
 @lru_cache(8192)
