@@ -1,8 +1,10 @@
 """Subjects of photos are found, shown, labelled and kept."""
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from frn_tui.client.protocol import EngineError
 from frn_tui.dialogs.dialogs import Closeup
 from frn_tui.panes.why import WhyScreen
@@ -48,6 +50,24 @@ async def test_a_query_shows_its_subject_closely_and_enlarged_in_the_whole_photo
     await driver.keys("escape", "L")
     (tile,) = driver.app.screen.gallery.items  # type: ignore[attr-defined]
     assert (tile.path, tile.shown, tile.subject) == (QUERY, close.path, (100, 90, 120, 120))
+
+
+@pytest.mark.parametrize(("request_", "words"), [("classes", "on"), ("choose_search", "auto")])
+async def test_escape_stops_the_search_of_the_examples(
+    driver: "Driver", fake_engine: FakeEngine, request_: str, words: str
+) -> None:
+    fake_engine.held[request_] = asyncio.Event()
+    session = driver.app.controller.session
+    await driver.keys("F")
+    await driver.pilot.press(*words, "enter")
+    await driver.until(lambda: session.state.search != "none")
+    await driver.pilot.press("escape")
+    fake_engine.held.pop(request_).set()
+    await driver.idle()
+    assert session.state.act != "found subjects"
+    await searching(driver)
+    await driver.keys("escape")  # nothing is being searched
+    assert session.state.act == "found subjects"
 
 
 async def test_a_labelled_query_keeps_the_box_that_was_found(driver: "Driver") -> None:

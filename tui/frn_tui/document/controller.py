@@ -52,6 +52,8 @@ NO_CLASS = 0
 """In place of a class id: photos that belong to none of the classes."""
 PART = 64
 """Photos of a folder that are opened together."""
+SEARCHED = "found subjects"
+"""Description of the edit that starts the search for subjects."""
 
 
 class Controller(SyncedDocument):
@@ -310,7 +312,7 @@ class Controller(SyncedDocument):
     async def search(self, search: Find) -> None:
         """Search for subjects or not, as an edit; it is taken back if the model cannot."""
         self.session.edit(dataclasses.replace(self.session.state, search=search))
-        self.session.name_act("found subjects" if search != "none" else "classified whole photos")
+        self.session.name_act(SEARCHED if search != "none" else "classified whole photos")
         state = self.session.state
         try:
             await self.sync()

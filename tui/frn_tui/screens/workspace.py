@@ -15,7 +15,7 @@ from frn.models.zoo import named_extractors
 from frn_tui.client.protocol import ModelScore
 from frn_tui.dialogs.dialogs import Closeup
 from frn_tui.dialogs.pages import KeysPage, problems_page
-from frn_tui.document.controller import Controller
+from frn_tui.document.controller import SEARCHED, Controller
 from frn_tui.panes.classes import ClassesPane
 from frn_tui.panes.context import Context
 from frn_tui.panes.exports import Exports
@@ -364,8 +364,12 @@ class Workspace(KeyedScreen[None]):
         else:
             self.query_pane.watched = None
             self.query_pane.show()
-            for worker in self.workers:
-                if worker.group in ("job", "watch") and worker.state == WorkerState.RUNNING:
+            running = [worker for worker in self.workers if worker.state == WorkerState.RUNNING]
+            searching = any(worker.group in ("edit", "rank") for worker in running)
+            if searching and self.controller.session.state.act == SEARCHED:
+                self.project_bar.action_step_back(undo=True)  # the search of the examples, which `F` started
+            for worker in running:
+                if worker.group in ("job", "watch"):
                     worker.cancel()
 
 
