@@ -57,6 +57,16 @@ def window_means(values: NDArray[np.floating], grid: tuple[int, int]) -> Array:
     return (sums[h:, w:] - sums[:-h, w:] - sums[h:, :-w] + sums[:-h, :-w]) / (h * w)
 
 
+def location_errors(maps: Maps, scorer: ClassScorer) -> tuple[Array, Array]:
+    """Return the errors (..., way) of the locations of maps (..., d), with allowances, and squared lengths (..., 1).
+
+    One product over all of them takes a quarter of the time of one for each row.
+    """
+    lengths = np.vecdot(maps, maps, dtype=np.float64)[..., None]
+    errors = scorer.location_error(maps.reshape(1, -1, maps.shape[-1])).reshape(*maps.shape[:-1], -1)
+    return errors + lengths * scorer.allowances, lengths
+
+
 def margins(
     errors: Array, energies: Array, own: int | NDArray[np.intp] | None = None
 ) -> tuple[Array, NDArray[np.intp]]:
@@ -122,8 +132,8 @@ class Finder:
         looks = [self.look(cut(pixels, part)) for part in parts]
         if own is None:  # in a class with boxes, the subject is a part of the photo
             parts, looks = [WHOLE, *parts], [self.look(pixels), *looks]
-        errors, energies = scorer.class_error(np.stack(looks)).astype(np.float64), energy(np.stack(looks))
-        part = parts[margins(errors, energies, own)[0].argmax()]
+        errors, lengths = location_errors(np.stack(looks), scorer)
+        part = parts[margins(errors.mean(1), lengths.mean((1, 2)), own)[0].argmax()]
         return pixel_box(part, size) if part is not WHOLE else None
 
     def look(self, pixels: Pixels) -> Maps:
@@ -242,10 +252,9 @@ class Finder:
     ) -> Iterator[tuple[Array, list[Fractions]]]:
         """Yield the margins (n,) and places of all windows of each size in a map (H, W, d)."""
         rows, columns = maps.shape[:2]
-        errors, length = scorer.location_error(maps), np.vecdot(maps, maps)[..., None]
-        errors += length * scorer.allowances
+        errors, lengths = location_errors(maps, scorer)
         for h, w in self.sizes:
-            margin, _ = margins(window_means(errors, (h, w)), window_means(length, (h, w))[..., 0], own)
+            margin, _ = margins(window_means(errors, (h, w)), window_means(lengths, (h, w))[..., 0], own)
             places = [(x / columns, y / rows, w / columns, h / rows) for y, x in np.ndindex(margin.shape)]
             yield margin.ravel(), places
 
