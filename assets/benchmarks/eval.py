@@ -3,135 +3,76 @@
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from typing import Annotated
 
 import torch
 import typer
-from bench import AsJson, run
+from bench import AsJson, run, show
 from bench.loops import PRESETS, Backbone, Data, Quick
 from bench.photos import in_memory, timed_classes
 from bench.plain import plain_accuracy
 from bench.timing import timed
 from torch import Tensor
 
-from frn.cli.shell.console import print_json, print_table, progress_bar, user_errors
+from frn.cli.shell.console import progress_bar, user_errors
 from frn.cli.shell.options import Device, PrecisionName
 from frn.episodes import EpisodeShape, evaluation_episode
 from frn.evaluation.episodes import episode_accuracies
 from frn.evaluation.features import GPU_BATCH, TorchExtractor
 from frn.heads.head import Head
 from frn.models.model import Model
-from frn.system.precision import Precision, choose_device, choose_precision, keep_freed_memory
+from frn.system.precision import choose_device, choose_precision, keep_freed_memory
 from frn.training.presets import find_preset
 from frn.training.setup import new_model
 
 TEST_EPISODES = 10_000
 """Number of episodes in the paper's tests; `frn eval` computes the features once for all of them."""
-IMAGES, CLASSES = 12_000, 20
-"""Number of images in the test split of mini-ImageNet; the test split of CUB has about 2,950."""
+CLASSES = 20
+"""Number of classes in the test split of mini-ImageNet, which has 12,000 images."""
 WAY, QUERIES = 5, 16
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EvaluationTiming:
-    """Seconds that a test of `TEST_EPISODES` episodes takes."""
-
-    backbone: str
-    shot: int
-    images: int
-    """Number of images of all test classes."""
-    precision: Precision
-    extraction: float
-    """Seconds for the feature maps of all images."""
-    scoring: float
-    """Seconds for all episodes, without the time for the feature maps."""
-    plain: float
-    """Seconds for all episodes with the authors' loop, in which every drawn image goes through the network."""
-
-    @property
-    def times_as_fast(self) -> dict[str, float]:
-        """Return the speed-up over the authors' loop, with and without the time for features."""
-        return {"with features": self.plain / (self.extraction + self.scoring), "episodes": self.plain / self.scoring}
-
-    def as_json(self) -> dict[str, object]:
-        """Return the record that `eval.py --json` prints."""
-        taken = {"with features": self.extraction + self.scoring, "episodes": self.scoring, "authors": self.plain}
-        rates = {name: TEST_EPISODES / seconds for name, seconds in taken.items()}
-        return {**asdict(self), "episodes_per_second": rates, "times_as_fast": self.times_as_fast}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Effort:
-    """Number of timed repetitions, from which the time of a whole test is extrapolated."""
-
-    images: int = GPU_BATCH
-    episodes: int = 400
-    plain: int = 3
-    """Episodes in the authors' loop."""
-
-
-QUICK = Effort(images=16, episodes=144, plain=1)
-
-
 def time_evaluation(
-    backbone: str,
-    shots: Sequence[int] = (1, 5),
-    *,
-    images: int = IMAGES,
-    data: Path | None = None,
-    effort: Effort | None = None,
-    precision: str = "fp32",
-    device: str = "auto",
-) -> list[EvaluationTiming]:
-    """Time a 5-way test with 16 queries at each shot, with `frn eval` and the authors' loop in fp32.
+    backbone: str, *, images: int, data: Path | None, precision: str, device: str, quick: bool
+) -> list[dict[str, object]]:
+    """Time a 5-way test with 16 queries at 1 and 5 shots, with `frn eval` and the authors' loop in fp32.
 
     `data` is a folder of class folders; without it, photos are rendered. `images` is the number of images of all test
-    classes together.
+    classes together. The time of a whole test is extrapolated from that of some images and episodes.
     """
-    sizes = [images // CLASSES] * CLASSES
-    effort = effort or Effort()
+    sizes, timed_count, shots = [images // CLASSES] * CLASSES, 16 if quick else GPU_BATCH, (1, 5)
     keep_freed_memory()
     where = choose_device(device)
-    wanted = choose_precision(precision, where)
-    preset = find_preset(PRESETS[backbone])
-    model = new_model(preset, 0).to(where).eval()
-    timings = []
+    model = new_model(find_preset(PRESETS[backbone]), 0).to(where).eval()
+    rows: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as folder:
         photos = timed_classes(data, WAY, max(shots) + QUERIES, Path(folder))
         files = [file for of_class in photos.values() for file in of_class]
-        enough = (files * (1 + effort.images // len(files)))[: effort.images]
-        timed_images = in_memory({"all": enough}, preset.transform)
+        enough = (files * (1 + timed_count // len(files)))[:timed_count]
+        timed_images = in_memory({"all": enough}, model.config.transform)
         maps: list[Tensor] = []
 
         def extract() -> None:
-            maps[:] = [TorchExtractor(model, wanted, where).extract(timed_images)]
+            maps[:] = [TorchExtractor(model, choose_precision(precision, where), where).extract(timed_images)]
 
         extract()  # the first run also allocates memory and is therefore not timed
-        extraction = timed(extract, where) / len(timed_images) * sum(sizes)
-        feature_maps = maps[0][torch.arange(sum(sizes), device=where) % len(timed_images)]
+        extraction = timed(extract, where) / timed_count * sum(sizes)
+        feature_maps = maps[0][torch.arange(sum(sizes), device=where) % timed_count]
         for shot in shots:
             shape = EpisodeShape(way=WAY, shot=shot, queries=QUERIES)
-            timings.append(
-                EvaluationTiming(
-                    backbone=backbone,
-                    shot=shot,
-                    images=sum(sizes),
-                    precision=wanted,
-                    extraction=extraction,
-                    scoring=_scoring(model.head, feature_maps, sizes, shape, effort.episodes),
-                    plain=_plain(model, files, shape, effort.plain, where),
-                )
-            )
-    return timings
+            scoring = _scoring(model.head, feature_maps, sizes, shape, 144 if quick else 400)
+            plain = _plain(model, files, shape, 1 if quick else 3, where)
+            row = {"test": f"{backbone}, {shot}-shot", "features, s": extraction, "episodes, s": scoring}
+            row |= {"episodes/s": TEST_EPISODES / (extraction + scoring), "authors' episodes/s": TEST_EPISODES / plain}
+            rows.append(row | {"times as fast": plain / (extraction + scoring), "without features": plain / scoring})
+    return rows
 
 
 def _scoring(head: Head, feature_maps: Tensor, sizes: Sequence[int], shape: EpisodeShape, episodes: int) -> float:
-    """Return the seconds of a whole test: the time for features plus that for all episodes at the measured pace."""
-    began = time.perf_counter()
-    marks: list[tuple[int, float]] = []
+    """Return the seconds that all episodes take at the measured pace."""
+    began, marks = time.perf_counter(), list[tuple[int, float]]()
     episode_accuracies(
         head,
         feature_maps,
@@ -166,39 +107,14 @@ def main(
     as_json: AsJson = False,
 ) -> None:
     """Compare a test of 10,000 episodes with the authors' loop: 5-way, 16 queries, 84 x 84 pixels, one thread."""
-    with user_errors():
-        torch.set_num_threads(1)
-        timings = []
-        names = [backbone] if backbone else list(PRESETS)
-        with progress_bar("evaluating") as show:
-            for name in names:
-                timings += time_evaluation(
-                    name,
-                    images=images,
-                    data=data,
-                    effort=QUICK if quick else None,
-                    precision=precision,
-                    device=device,
-                )
-                show(len(timings) // 2, len(names))
-    records = [timing.as_json() for timing in timings]
-    if as_json:
-        print_json(records)
-        return
-    print_table(
-        ("test", "features, s", "episodes, s", "episodes/s", "authors' loop", "times, with features", "episodes alone"),
-        (
-            (
-                f"{t.backbone}, {t.shot}-shot",
-                f"{t.extraction:,.1f}",
-                f"{t.scoring:,.1f}",
-                f"{TEST_EPISODES / (t.extraction + t.scoring):,.1f}",
-                f"{TEST_EPISODES / t.plain:,.3f}",
-                *(f"{ratio:,.0f}" for ratio in t.times_as_fast.values()),
-            )
-            for t in timings
-        ),
-    )
+    torch.set_num_threads(1)
+    rows: list[dict[str, object]] = []
+    names = [backbone] if backbone else list(PRESETS)
+    with user_errors(), progress_bar("evaluating") as progress:
+        for done, name in enumerate(names, 1):
+            rows += time_evaluation(name, images=images, data=data, precision=precision, device=device, quick=quick)
+            progress(done, len(names))
+    show(rows, as_json, "times as fast: than the authors' loop, with the time for features and without it")
 
 
 if __name__ == "__main__":

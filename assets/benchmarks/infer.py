@@ -12,13 +12,13 @@ from typing import Annotated
 import numpy as np
 import torch
 import typer
-from bench import AnyRounds, AsJson, run
+from bench import AnyRounds, AsJson, run, show
 from bench.timing import take_turns
 from frn_export.graphs.backbone import features_graph
 from frn_export.graphs.classifier import classifier_graph
 from PIL import Image
 
-from frn.cli.shell.console import print_json, print_table, stdout, user_errors
+from frn.cli.shell.console import user_errors
 from frn.data.synthetic import draw_classes
 from frn.errors import FrnError
 from frn.features.extractor import Extractor
@@ -29,7 +29,7 @@ from frn.ridge.enrolment import ClassScorer, EnrolledClass, enroll
 
 
 def time_extractor(model: Model, extractor: Extractor, *, batch: int, rounds: int | None) -> dict[str, float]:
-    """Return the milliseconds per batch of "torch" (eager) and "onnxruntime", from pixels in [0, 1] to feature maps.
+    """Return the milliseconds per batch of "onnxruntime" and "torch" (eager), from pixels in [0, 1] to feature maps.
 
     The extractor is exported from the model and uses one thread; `rounds` is passed to `take_turns`.
     """
@@ -38,7 +38,7 @@ def time_extractor(model: Model, extractor: Extractor, *, batch: int, rounds: in
     inputs = {"images": images.numpy()}
     session = open_session(extractor.data, "features.onnx", device="cpu", threads=1)
     return take_turns(
-        {"torch": lambda: model.feature_maps(images), "onnxruntime": lambda: session.run(None, inputs)},
+        {"onnxruntime": lambda: session.run(None, inputs), "torch": lambda: model.feature_maps(images)},
         rounds=rounds,
     )
 
@@ -101,7 +101,7 @@ for path in sorted(pathlib.Path(sys.argv[4]).iterdir()):
 
 
 def time_command(extractor: Extractor, *, photos: int, way: int, rounds: int, side: int = 320) -> dict[str, float]:
-    """Return the seconds of the processes "bare loop" and "frn classify --json" over JPEG photos of this side.
+    """Return the milliseconds of the processes "bare loop" and "frn classify --json" over JPEG photos of this side.
 
     The classes have been enrolled before. The processes alternate; each time is the median of the rounds.
     """
@@ -124,18 +124,14 @@ def time_command(extractor: Extractor, *, photos: int, way: int, rounds: int, si
             "frn classify": ["-m", "frn", "classify", folder / "classes", folder / "photos", "--json"],
         }
         words["frn classify"] += ["--model", extractor.where]
-        seconds: dict[str, list[float]] = {name: [] for name in words}
+        milliseconds: dict[str, list[float]] = {name: [] for name in words}
         for turn in range(rounds + 1):  # the first turn fills the caches
             for name, arguments in words.items():
                 start = time.perf_counter()
                 subprocess.run([sys.executable, *map(str, arguments)], check=True, stdout=subprocess.DEVNULL)
                 if turn:
-                    seconds[name].append(time.perf_counter() - start)
-    return {name: median(times) for name, times in seconds.items()}
-
-
-IMAGES = ((64, 64), (480, 640))
-"""Heights and widths of the photos for the whole classifier. An image of the model's own size is also timed."""
+                    milliseconds[name].append(1000 * (time.perf_counter() - start))
+    return {name: median(times) for name, times in milliseconds.items()}
 
 
 def main(
@@ -150,38 +146,26 @@ def main(
 
     --photos compares the whole process of `frn classify` with a bare loop of Pillow and onnxruntime, on all cores.
     """
+    cases: dict[str, dict[str, float]] = {}
     with user_errors():
         loaded = load_model(model)
         features = features_graph(loaded).SerializeToString()
         extractor = Extractor(features, model, trusted=True, device="cpu", threads=1)
         enrolled = enroll_moths(extractor, way)
         classifier = classifier_graph(features, enrolled).SerializeToString()
-        batches, images, rows = [], [], []
         for n in batch or (1, 16):
-            ms = time_extractor(loaded, extractor, batch=n, rounds=rounds)
-            ours, torch, faster = ms["onnxruntime"], ms["torch"], ms["torch"] / ms["onnxruntime"]
-            batches.append({"batch": n, "milliseconds": ms, "times_as_fast": faster})
-            what, ratio = f"onnxruntime, {n} at once", f"{faster:.2f} times as fast"
-            rows.append((what, f"{ours:.2f}", "torch, eager", f"{torch:.2f}", ratio))
-        for height, width in ((extractor.transform.size,) * 2, *IMAGES):
+            cases[f"maps, {n} at once"] = time_extractor(loaded, extractor, batch=n, rounds=rounds)
+        for height, width in ((extractor.transform.size,) * 2, (64, 64), (480, 640)):
             ms = time_classifier(extractor, classifier, enrolled, height=height, width=width, rounds=rounds)
-            longer = {name: ms["classifier"] / ms[name] for name in ("extractor", "library")}
-            images.append({"height": height, "width": width, "milliseconds": ms, "times_as_long": longer})
-            what, milliseconds = f"classifier, {width} x {height}", f"{ms['classifier']:.2f}"
-            for name, beside in (("extractor", "its extractor"), ("library", "frn classify's way")):
-                rows.append((what, milliseconds, beside, f"{ms[name]:.2f}", f"{longer[name]:.2f} times as long"))
-    whole_processes = time_command(extractor, photos=photos, way=way, rounds=rounds or 5) if photos else {}
-    if whole_processes:
-        bare, ours = whole_processes["bare loop"], whole_processes["frn classify"]
-        what, ratio = f"frn classify, {photos:,} photos", f"{ours / bare:.2f} times as long"
-        rows.append((what, f"{1000 * ours:.0f}", "bare loop", f"{1000 * bare:.0f}", ratio))
-    sizes = {"way": way, "megabytes": len(classifier) / 1e6}
-    results = {"model": model, **sizes, "extractor": batches, "classifier": images, "processes": whole_processes}
-    if as_json:
-        print_json(results)
-    else:
-        print_table(("what", "ms", "beside", "ms", "ratio"), rows)
-        stdout().print(f"classifier.onnx of {way:,} classes: {sizes['megabytes']:,.1f} MB")
+            cases[f"answer, {width} x {height}"] = ms
+        if photos:
+            cases[f"process, {photos:,} photos"] = time_command(extractor, photos=photos, way=way, rounds=rounds or 5)
+    rows = [
+        {"what": what, "program": name, "ms": ms, "times as long as the first": ms / next(iter(times.values()))}
+        for what, times in cases.items()
+        for name, ms in times.items()
+    ]
+    show(rows, as_json, f"classifier.onnx of {way:,} classes: {len(classifier) / 1e6:,.1f} MB")
 
 
 if __name__ == "__main__":

@@ -5,33 +5,30 @@ import re
 import resource
 import sys
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
 import typer
-from bench import AsJson, run
+from bench import AsJson, run, show
 from bench.plain import EQ_8, EQ_10, plain_error
-from torch import Tensor, nn
+from torch import nn
 
 from frn.backbones import build_backbone
-from frn.cli.shell.console import print_json, print_table, progress_bar, stdout, user_errors
-from frn.cli.shell.options import Device as DeviceOption
+from frn.cli.shell.console import progress_bar, user_errors
+from frn.cli.shell.options import Device
+from frn.episodes import EpisodeShape
 from frn.errors import FrnError
 from frn.heads.ctx import CTXHead
 from frn.heads.frn import FRNHead
 from frn.system.precision import choose_device
 
-Part = Literal["step", "head"]
-Device = Literal["cpu", "cuda"]
-
 CONTESTANTS = ("ctx", EQ_8, EQ_10, "frn, torch")
 WAYS = {1: 30, 5: 20}
 """Number of classes in the supplement's training episodes for Conv-4, by number of shots."""
-QUERIES = 15
 PUBLISHED = {
     "ctx": {(25, 1): 6225, (25, 5): 5449, (100, 1): 8979, (100, 5): 9693},
     EQ_8: {(25, 1): 6305, (25, 5): 5317, (100, 1): 7125, (100, 5): 6767},
@@ -40,80 +37,42 @@ PUBLISHED = {
 """Megabytes reported in the paper by method, r and shot, for Conv-4 on a GPU, with the network and the framework."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MemoryCase:
-    """One training episode."""
-
-    part: Part
-    """Whether to measure the whole "step" of Conv-4 on images, or the "head" alone on feature maps."""
-    r: int
-    shot: int
-    d: int = 64
-    way: int | None = None
-    """Number of classes; None means the number in the supplement."""
-    queries: int = QUERIES
-
-    @property
-    def classes(self) -> int:
-        """Return the number of classes of the episode."""
-        return self.way or WAYS.get(self.shot, 20)
-
-
-def measure_memory(case: MemoryCase, contestant: str, device: Device = "cpu") -> float:
+def measure_memory(contestant: str, shape: EpisodeShape, r: int, d: int, *, whole: bool, device: str) -> float:
     """Return the peak megabytes (10^6 bytes) of one forward and backward pass, minus the memory used before.
 
-    On a CPU this is the peak resident size of a fresh process, minus its size before the episode. On a GPU, the peak of
-    torch's memory is measured.
+    A `whole` step starts from images and includes Conv-4; otherwise it starts from maps. On a CPU this is the peak
+    resident size of a fresh process, minus its size before the episode. On a GPU, the peak of torch's memory is
+    measured.
     """
-    fresh = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=fresh) as pool:
-        return pool.submit(take_step, case, contestant, device).result()
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as fresh:
+        return fresh.submit(_peak, contestant, shape, r, d, whole, device).result()
 
 
-def take_step(case: MemoryCase, contestant: str, device: Device) -> float:
-    """Take the training step in this process and return its peak memory, as in `measure_memory`."""
+def _peak(contestant: str, shape: EpisodeShape, r: int, d: int, whole: bool, device: str) -> float:
     torch.set_num_threads(1)
     # A tiny first step makes the libraries load what they need on their first call, which can be tens of megabytes.
-    _step(replace(case, r=min(case.r, 25), shot=1, way=2, queries=1), contestant, device)
+    take_step(contestant, replace(shape, way=2, shot=1, queries=1), min(r, 25), d, whole, device)
     before = _resident(peak=False) if device == "cpu" else torch.cuda.memory_allocated()
-    _step(case, contestant, device)
+    take_step(contestant, shape, r, d, whole, device)
     peak = _resident(peak=True) if device == "cpu" else torch.cuda.max_memory_allocated()
     return (peak - before) / 1e6
 
 
-def _step(case: MemoryCase, contestant: str, device: Device) -> None:
-    generator = torch.Generator().manual_seed(0)
-    way, per_class = case.classes, case.shot + case.queries
-    head = _head(contestant, case.d).to(device)
-    network = nn.Identity() if case.part == "head" else build_backbone("conv4", last_pool=case.r <= 25)
+def take_step(contestant: str, shape: EpisodeShape, r: int, d: int, whole: bool, device: str) -> torch.Tensor:
+    """Take a training step in this process, and return the class errors or logits (queries, way)."""
+    head = (CTXHead(d) if contestant == "ctx" else FRNHead()).to(device)
     # Conv-4 turns 84 x 84 pixels into 5 x 5 maps, or 10 x 10 without its last pooling.
-    size = (case.r, case.d) if case.part == "head" else (3, 84, 84)
-    inputs = torch.rand(way * per_class, *size, generator=generator).to(device).requires_grad_(case.part == "head")
-    network.to(device).train()
-    target = torch.arange(way, device=device).repeat_interleave(case.queries)
-    maps = network(inputs)
-    maps = maps if case.part == "head" else maps.flatten(2).mT
-    assert maps.shape[1:] == (case.r, case.d)
-    episode = maps.unflatten(0, (way, per_class))
-    logits = head(episode[:, : case.shot], episode[:, case.shot :].flatten(0, 1))
-    F.cross_entropy(logits, target).backward()
-
-
-class _Plain(nn.Module):
-    """A code listing from the paper, used as a head."""
-
-    def __init__(self, formulation: str) -> None:
-        super().__init__()
-        self.formulation = formulation
-
-    def forward(self, support: Tensor, query: Tensor) -> Tensor:
-        return -plain_error(support, query, self.formulation)
-
-
-def _head(contestant: str, d: int) -> nn.Module:
-    if contestant == "ctx":
-        return CTXHead(d)
-    return _Plain(contestant) if contestant in (EQ_8, EQ_10) else FRNHead()
+    network = build_backbone("conv4", last_pool=r <= 25).to(device).train() if whole else nn.Identity()
+    size = (3, 84, 84) if whole else (r, d)
+    inputs = torch.rand(shape.way * shape.per_class, *size, generator=torch.Generator().manual_seed(0)).to(device)
+    maps = network(inputs.requires_grad_(not whole))
+    maps = maps.flatten(2).mT if whole else maps
+    assert maps.shape[1:] == (r, d)
+    episode = maps.unflatten(0, (shape.way, shape.per_class))
+    support, query = episode[:, : shape.shot], episode[:, shape.shot :].flatten(0, 1)
+    logits = -plain_error(support, query, contestant) if contestant in (EQ_8, EQ_10) else head(support, query)
+    F.cross_entropy(logits, torch.arange(shape.way, device=device).repeat_interleave(shape.queries)).backward()
+    return logits
 
 
 def _resident(*, peak: bool) -> int:
@@ -140,7 +99,7 @@ def main(
     d: Annotated[int, typer.Option(min=1, help="Channels, with --head-only.")] = 64,
     way: Annotated[int | None, typer.Option(min=2, help="Classes.", show_default="30 and 20, as in the paper")] = None,
     queries: Annotated[int, typer.Option(min=1, help="Query images per class.")] = 15,
-    device: DeviceOption = "auto",
+    device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Measure the peak memory of a training step of CTX and FRN with Conv-4 at 84 x 84, each in a separate process.
@@ -148,32 +107,21 @@ def main(
     With 10 x 10 maps, a step takes up to 8 GB.
     """
     with user_errors():
-        where = choose_device(device).type
-        sides = side or (5, 10)
+        where, sides = choose_device(device).type, side or (5, 10)
         if not head_only and (d != 64 or set(sides) - {5, 10}):
             raise FrnError("Conv-4 makes maps of 64 channels, 5 x 5 or 10 x 10. Add --head-only for others.")
-        cases = [
-            MemoryCase(part="head" if head_only else "step", r=n * n, shot=k, d=d, way=way, queries=queries)
-            for n in sides
-            for k in shot or (1, 5)
-        ]
         published = PUBLISHED if not head_only and way is None and queries == 15 else {}
-        measured, rows = [], []
-        with progress_bar("measuring") as show:
-            for c, name in product(cases, CONTESTANTS):
-                megabytes = measure_memory(c, name, "cuda" if where == "cuda" else "cpu")
-                paper = published.get(name, {}).get((c.r, c.shot))
-                episode = {"part": c.part, "r": c.r, "d": c.d, "way": c.classes, "shot": c.shot}
-                measured.append({**episode, "head": name, "megabytes": megabytes, "published": paper})
-                shape = f"{c.classes}-way {c.shot}-shot"
-                rows.append((str(c.r), str(c.d), shape, name, f"{megabytes:,.0f}", f"{paper or ''}"))
-                show(len(measured), len(cases) * len(CONTESTANTS))
-    if as_json:
-        print_json(measured)
-        return
-    print_table(("r", "d", "episode", "head", "MB", "published MB"), rows)
+        cases = [*product(sides, shot or (1, 5), CONTESTANTS)]
+        rows: list[dict[str, object]] = []
+        with progress_bar("measuring") as progress:
+            for n, k, name in cases:
+                shape = EpisodeShape(way=way or WAYS.get(k, 20), shot=k, queries=queries)
+                megabytes = measure_memory(name, shape, n * n, d, whole=not head_only, device=where)
+                row = {"r": n * n, "d": d, "episode": str(shape), "head": name, "MB": megabytes}
+                rows.append(row | {"published MB": published.get(name, {}).get((n * n, k))})
+                progress(len(rows), len(cases))
     what = "torch's peak on the GPU" if where == "cuda" else "peak of a fresh process, less its libraries"
-    stdout().print(f"MB: {what}. Published: all that nvidia-smi saw")
+    show(rows, as_json, f"MB: {what}. Published: all that nvidia-smi saw")
 
 
 if __name__ == "__main__":

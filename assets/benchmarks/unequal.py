@@ -70,7 +70,7 @@ def measure(classes: list[Floats], counts: list[int], prior: Prior, seed: int) -
     return [*(100 * np.array(shots)).T.tolist(), *(100 * np.array(unknown)).T.tolist()]
 
 
-def parser(description: str | None) -> argparse.ArgumentParser:
+def parser(description: str | None = __doc__) -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, nargs="+", help="Data sets.")
@@ -94,7 +94,7 @@ def print_table(sets: list[list[Floats]], prior: Prior, count: int) -> None:
 
 def main() -> None:
     """Print a table."""
-    options = parser(__doc__).parse_args()
+    options = parser().parse_args()
     extractor = load_extractor(options.model, "cpu")
     print_table([features(extractor, [root / options.split]) for root in options.data], extractor.prior, options.draws)
 

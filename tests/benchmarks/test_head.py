@@ -1,5 +1,6 @@
 """All timed heads compute the same result."""
 
+import importlib.util
 import re
 import time
 
@@ -7,10 +8,13 @@ import pytest
 import torch
 from bench.plain import PLAIN, plain_error
 from bench.timing import SETTLING_SECONDS, take_turns
-from frn_export.graphs.head import head_graph
-from head import INITIAL, OURS, HeadCase, HeadTiming, time_head
+from head import OURS, POT, time_heads
 
+from frn.backbones import build_backbone
+from frn.episodes import EpisodeShape
 from frn.heads.frn import FRNHead
+
+needs_pot = pytest.mark.skipif(importlib.util.find_spec("ot") is None, reason="needs POT: the extra `emd`")
 
 
 def test_the_plain_formulations_equal_the_head() -> None:
@@ -32,14 +36,19 @@ def test_garbage_of_one_contestant_is_collected_before_the_next() -> None:
     assert re.fullmatch("aab{9,}aab{9,}", order), "the slow one runs twice, the quick one as often as there is time"
 
 
-def timed(d: int, *, shot: int = 1, backward: bool = False) -> HeadTiming:
-    case = HeadCase(d, shot, backward=backward)
-    return time_head(case, head_graph(INITIAL).SerializeToString(), rounds=3)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("shot", [1, 5, 20])
 def test_head_is_faster_than_the_paper_formulations_with_many_channels(shot: int, backward: bool) -> None:
-    timing = timed(640, shot=shot, backward=backward)
-    assert all(timing.times_as_fast(plain)[OURS] > 1 for plain in PLAIN)
+    shape = EpisodeShape(way=5, shot=shot, queries=15 if backward else 16)
+    milliseconds = time_heads(shape, 640, 25, backward=backward, rounds=3)
+    assert all(milliseconds[plain] > milliseconds[OURS] for plain in PLAIN)
+
+
+@needs_pot
+@pytest.mark.parametrize("backward", [False, True])
+def test_whole_episodes_and_deepemd_are_timed(backward: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("head.build_backbone", lambda name: build_backbone("conv4"))
+    shape = EpisodeShape(way=2, shot=1, queries=1)
+    milliseconds = time_heads(shape, 64, 25, whole=True, backward=backward, sfc_passes=1, rounds=1)
+    assert set(milliseconds) == {POT, *PLAIN, OURS}

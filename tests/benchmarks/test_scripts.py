@@ -53,71 +53,55 @@ def model(tmp_path: Path) -> Path:
 
 def test_the_head_is_compared_with_the_plain_formulations() -> None:
     words = ("head", "--d", 16, "--shot", 1, "--rounds", 1)
-    (episode,) = json.loads(output(*words, "--json"))
+    rows = {row["head"]: row for row in json.loads(output(*words, "--json"))}
     plain = {"paper, Eq. 8", "paper, Eq. 10", "left to right"}
-    contestants = plain | {"frn, torch", "frn, numpy", "frn, onnx"}
-    assert (episode["d"], episode["shot"]) == (16, 1)
-    assert set(episode["milliseconds"]) == contestants
-    assert set(episode["times_as_fast"]) == plain
-    for name, faster in episode["times_as_fast"].items():
-        assert set(faster) == contestants
-        assert faster["frn, onnx"] == episode["milliseconds"][name] / episode["milliseconds"]["frn, onnx"]
+    assert set(rows) == plain | {"frn, torch", "frn, numpy", "frn, onnx"}
+    for row in rows.values():
+        assert row["episode"] == "d = 16, r = 25, 5-way 1-shot"
+        assert {name: row[f"x {name}"] for name in plain} == {name: rows[name]["ms"] / row["ms"] for name in plain}
     assert "d = 16, r = 25, 5-way 1-shot  frn, onnx" in output(*words)
-    (step,) = json.loads(output(*words, "--backward", "--way", 3, "--r", 4, "--json"))
-    assert (step["way"], step["r"], step["backward"]) == (3, 4, True)
-    assert set(step["milliseconds"]) == plain | {"frn, torch"}
+    steps = json.loads(output(*words, "--backward", "--way", 3, "--r", 4, "--json"))
+    assert [step["head"] for step in steps if step["episode"] == "d = 16, r = 4, 3-way 1-shot"] == [*rows][:4]
 
 
 def test_an_exported_model_is_compared_with_torch_and_a_classifier_with_its_extractor(model: Path) -> None:
     words = ("infer", "--model", model, "--batch", 2, "--way", 3, "--rounds", 1)
-    timing = json.loads(output(*words, "--json"))
-    (batch,) = timing["extractor"]
-    assert (timing["model"], timing["way"]) == (str(model), 3)
-    assert batch["batch"] == 2
-    assert batch["times_as_fast"] == batch["milliseconds"]["torch"] / batch["milliseconds"]["onnxruntime"]
-    assert [(image["height"], image["width"]) for image in timing["classifier"]] == [(32, 32), (64, 64), (480, 640)]
-    for image in timing["classifier"]:
-        took = image["milliseconds"]
-        assert image["times_as_long"] == {name: took["classifier"] / took[name] for name in ("extractor", "library")}
+    rows = json.loads(output(*words, "--json"))
+    sizes = [f"answer, {size}" for size in ("32 x 32", "64 x 64", "640 x 480")]
+    assert list(dict.fromkeys(row["what"] for row in rows)) == ["maps, 2 at once", *sizes]
+    ours, theirs = rows[:2]
+    assert (ours["program"], theirs["program"]) == ("onnxruntime", "torch")
+    assert theirs["times as long as the first"] == theirs["ms"] / ours["ms"]
     text = output(*words)
-    assert f"classifier.onnx of 3 classes: {timing['megabytes']:.1f} MB" in text
-    assert "onnxruntime, 2 at once" in text
-    assert "classifier, 640 x 480" in text
+    assert re.search(r"classifier\.onnx of 3 classes: \d\.\d MB", text)
+    assert re.search(r"answer, 640 x 480 +classifier", text)
 
 
 def test_frn_is_compared_with_deepemd() -> None:
     pytest.importorskip("ot", reason="needs the extra `emd`")
-    words = ("emd", "--shot", 1, "--phase", "test", "--d", 8, "--r", 4, "--rounds", 1)
-    (timing,) = json.loads(output(*words, "--json"))
-    assert (timing["phase"], timing["shot"]) == ("test", 1)
-    assert set(timing["published"]) < set(timing["milliseconds"])
-    rows = output(*words).splitlines()
-    (pot,) = (row.split() for row in rows if "DeepEMD, POT" in row)
+    words = ("head", "--deepemd", "--shot", 1, "--d", 8, "--r", 4, "--rounds", 1)
+    published = {row["head"]: row["published ms"] for row in json.loads(output(*words, "--json"))}
+    assert (published["DeepEMD, POT"], published["frn, torch"]) == ("23,275", None)
+    (pot,) = (row.split() for row in output(*words).splitlines() if "DeepEMD, POT" in row)
     assert pot[-1] == "23,275"
-    (ours,) = (row.split() for row in rows if "frn, torch" in row and "x frn" not in row)
-    assert ours[-1] == "1.0"
 
 
 def test_a_missing_solver_is_reported_before_timing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ot", None)
-    monkeypatch.setattr("emd.time_emd", lambda *asked, **how: pytest.fail("timed"))
-    result = invoke("emd")
+    monkeypatch.setattr("head.time_heads", lambda *asked, **how: pytest.fail("timed"))
+    result = invoke("head", "--deepemd")
     assert result.exit_code == 1
     assert "needs POT" in result.stderr
 
 
 def test_memory_is_compared_with_ctx(monkeypatch: pytest.MonkeyPatch) -> None:
     megabytes = {"ctx": 900.0, "paper, Eq. 8": 800.0, "paper, Eq. 10": 700.0, "frn, torch": 600.0}
-    monkeypatch.setattr("memory.measure_memory", lambda case, name, device: megabytes[name])
+    monkeypatch.setattr("memory.measure_memory", lambda name, *case, **how: megabytes[name])
     measured = json.loads(output("memory", "--device", "cpu", "--json"))
-    assert [case["megabytes"] for case in measured] == 4 * list(megabytes.values())
-    assert [(case["r"], case["way"], case["shot"]) for case in measured[::4]] == [
-        (25, 30, 1),
-        (25, 20, 5),
-        (100, 30, 1),
-        (100, 20, 5),
-    ]
-    assert [case["published"] for case in measured[-4:]] == [9693, 6767, 6727, None]
+    assert [case["MB"] for case in measured] == 4 * list(megabytes.values())
+    episodes = ["30-way 1-shot", "20-way 5-shot"]
+    assert [(case["r"], case["episode"]) for case in measured[::4]] == [(r, e) for r in (25, 100) for e in episodes]
+    assert [case["published MB"] for case in measured[-4:]] == [9693, 6767, 6727, None]
     (row,) = output("memory", "--head-only", "--side", 3, "--shot", 1, "--way", 7).splitlines()[1:2]
     assert row.split() == ["9", "64", "7-way", "1-shot", "ctx", "900"]
     refused = invoke("memory", "--side", 7)
@@ -158,7 +142,7 @@ def documented() -> list[str]:
     """Every benchmark command in the documentation."""
     root = Path(__file__).parents[2]
     pages = [*root.glob("*.md"), *root.glob("docs/**/*.md"), *root.glob("assets/**/*.md")]
-    found = re.compile(r"python assets/benchmarks/(\w+\.py(?: [^`\n#]+)?)")
+    found = re.compile(r"python assets/benchmarks/(\w+\.py(?: [^`\n#\\]+)?)")
     return sorted({words.strip() for page in pages for words in found.findall(page.read_text(encoding="utf-8"))})
 
 

@@ -37,13 +37,9 @@ class Screen:
                 self._lines = [[" "] * len(line) for line in self._lines]
         self._rest = text[end:].encode(errors="surrogateescape")
 
-    def shows(self, mark: str, rows: set[int]) -> bool:
-        """Return whether one of the given rows of the screen contains a text."""
-        return any(mark in "".join(self._lines[y]) for y in rows)
-
-    def text(self, rows: set[int]) -> str:
-        """Return the text of the given rows of the screen."""
-        return "\n".join("".join(self._lines[y]).rstrip() for y in sorted(rows))
+    def new_text(self) -> str:
+        """Return the lines that have changed."""
+        return "\n".join("".join(self._lines[y]).rstrip() for y in sorted(self.touched))
 
     def _write(self, text: str) -> None:
         for char in text:

@@ -2,7 +2,6 @@
 
 import fcntl
 import os
-import re
 import select
 import signal
 import struct
@@ -23,8 +22,7 @@ QUIET = 0.2
 """Seconds of silence after which output is considered complete."""
 PICTURES = 0.6
 """Seconds of silence after which no further image is expected."""
-KEYS = {"down": b"\x1b[B", "up": b"\x1b[A", "left": b"\x1b[D", "page down": b"\x1b[6~", "escape": b"\x1b"}
-KEYS |= {"f5": b"\x1b[15~", "f6": b"\x1b[17~", "shift tab": b"\x1b[Z"}
+KEYS = {"down": b"\x1b[B", "up": b"\x1b[A", "escape": b"\x1b"}
 
 
 class Terminal:
@@ -35,11 +33,9 @@ class Terminal:
         self._master, slave = os.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
         self._screen = Screen(COLUMNS, ROWS)
-        self._pasted: set[int] = set()
-        """Lines that the program wrote between the last paste and the last key."""
         self.written = 0
         """Bytes that the program has written since the last key."""
-        self._began = self._last = time.perf_counter()
+        self._began = time.perf_counter()
         self.process = subprocess.Popen(
             command, stdin=slave, stdout=slave, stderr=slave, env=dict(environ), start_new_session=True, cwd=folder
         )
@@ -61,7 +57,6 @@ class Terminal:
     def press(self, keys: str | bytes) -> None:
         """Send a key from `KEYS`, or raw bytes, and ignore all earlier output."""
         self.settle(0)
-        self._pasted |= self._screen.touched
         self._screen.touched, self.written = set(), 0
         self._began = time.perf_counter()
         os.write(self._master, KEYS[keys] if isinstance(keys, str) else keys)
@@ -69,52 +64,23 @@ class Terminal:
     def paste(self, text: str) -> None:
         """Send text in the way in which a terminal sends a dropped file."""
         self.press(b"\x1b[200~" + text.encode() + b"\x1b[201~")
-        self._pasted = set()
 
-    def shows(self, mark: str) -> bool:
-        """Return whether a line that was written since the last key contains this text."""
-        return self._screen.shows(mark, self._screen.touched)
+    def until(self, mark: str) -> float:
+        """Return the milliseconds from the last key until a new line contains a text.
 
-    def until(self, mark: str = "", *, since_paste: bool = False, or_else: str = "") -> float:
-        """Return the milliseconds from the last key until a new line contains a text, or until there is any output.
-
-        Args:
-            mark: the expected text.
-            since_paste: also count output between the last paste and the last key.
-            or_else: a different text that also ends the wait.
-
-        Raises:
-            FrnError: if the text does not appear, or the program ends.
+        Raises FrnError if the text does not appear, or the program ends.
         """
-        while not (or_else and self.shows(or_else)):
-            rows = self._screen.touched | self._pasted if since_paste else self._screen.touched
-            if self._screen.touched and self._screen.shows(mark, rows):
-                break
+        while mark not in self._screen.new_text():
             remaining = self._began + TIMEOUT - time.perf_counter()
             if remaining <= 0 or not self._read(remaining):
-                raise FrnError(f"the program did not show {mark!r}; it wrote:\n{self._screen.text(rows)}")
+                raise FrnError(f"the program did not show {mark!r}; it wrote:\n{self._screen.new_text()}")
         return 1000 * (time.perf_counter() - self._began)
-
-    def number(self, mark: str) -> float:
-        """Return the number that the program has printed after this text."""
-        self.until(mark)
-        self.settle()
-        text = self._screen.text(self._screen.touched)
-        match = re.search(re.escape(mark) + r" ([\d.]+)", text)
-        if match is None:
-            raise FrnError(f"no number follows {mark!r} in the output:\n{text}")
-        return float(match[1])
 
     def settle(self, quiet: float = QUIET) -> None:
         """Read until there is no more output."""
         deadline = time.perf_counter() + TIMEOUT
         while self._read(quiet) and time.perf_counter() < deadline:
             pass
-
-    def drawn(self) -> float:
-        """Return the milliseconds from the last key until the last output."""
-        self.settle(PICTURES)
-        return 1000 * (self._last - self._began)
 
     def wait(self, seconds: float = TIMEOUT) -> float:
         """Return the milliseconds until the program ends.
@@ -139,7 +105,6 @@ class Terminal:
             return False
         self._screen.feed(output)
         self.written += len(output)
-        self._last = time.perf_counter()
         return bool(output)
 
     @property

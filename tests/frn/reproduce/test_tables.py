@@ -143,11 +143,9 @@ def test_every_row_refers_to_existing_presets_and_data_sets() -> None:
 def test_measurements_of_other_commands_are_referenced(tmp_path: Path) -> None:
     table = TABLES["speed"]
     page = markdown(report(table, [], Locations(runs=tmp_path), {}))
-    here = "`python assets/benchmarks/emd.py --whole` (FRN by Eq. 8, meta-test: on one thread of a processor)"
-    assert f"| FRN by Eq. 8, meta-test | 63, 79 | {here} |" in page
-    assert (
-        "`python assets/benchmarks/emd.py --whole` (DeepEMD by POT, meta-train: on one thread of a processor)" in page
-    )
+    script, where = "`python assets/benchmarks/head.py --deepemd --whole`", "on one thread of a processor"
+    assert f"| FRN by Eq. 8, meta-test | 63, 79 | {script} (FRN by Eq. 8, meta-test: {where}) |" in page
+    assert f"{script} (DeepEMD by POT, meta-train: {where})" in page
 
 
 def test_every_table_is_listed() -> None:
