@@ -129,6 +129,16 @@ class Driver:
         await self.keys("enter")
 
     @property
+    def said(self) -> str:
+        """Return the message in the job line."""
+        return self.app.context.jobs._message
+
+    @property
+    def notes(self) -> list[str]:
+        """Return the notifications on the screen."""
+        return [note.message for note in self.app._notifications]
+
+    @property
     def counts(self) -> dict[str, int]:
         return {entry.name: len(entry.supports) for entry in self.app.controller.session.state.classes}
 

@@ -47,7 +47,8 @@ class DriveReal(AsyncExitStack):
 
     async def __call__(self, place: Path | str | None = None) -> "Driver":
         await self.aclose()
-        app = FrnApp(None if place is None else str(place), images="half")
+        model = "conv4" if place is not None and Path(place).is_dir() else None  # a small one
+        app = FrnApp(None if place is None else str(place), images="half", model=model)
         self.callback(lambda: _assert_ended(app.engine.pid))
         driver = self.driver_class(app, await self.enter_async_context(app.run_test(size=(120, 30))))
         await driver.until(lambda: app.controller.model is not None)
@@ -204,7 +205,7 @@ async def test_results_threshold_filter_and_help_can_be_opened(
     first = json.loads(written[0])
     assert first["final"] == ("unknown" if first["unknown"] else first["label"])
     answers = {answer["image"]: answer for answer in map(json.loads, written)}
-    printed = frn("classify", moths_folder, SAMPLES / "queries", "--json").stdout.splitlines()
+    printed = frn("classify", moths_folder, SAMPLES / "queries", "--json", "--model", "conv4").stdout.splitlines()
     for line in map(json.loads, printed):
         assert answers[line["image"]].pop("final")
         line["known"] = pytest.approx(line["known"], abs=1e-4)  # from errors in float32

@@ -90,23 +90,13 @@ async def test_unsaved_work_is_not_offered_before_named_files(
     else:
         await driver.idle()
         assert app.screen is app.workspace
-        assert any("unsaved work" in note.message for note in app._notifications)
+        assert any("unsaved work" in note for note in driver.notes)
     await driver.pilot.press("ctrl+o")
     await driver.until(lambda: isinstance(app.screen, Choose))
     await driver.type("unsaved work")
     assert driver.counts == {"finch": 1}
     assert not app.controller.session.is_saved
     assert not app.controller.session.can_undo  # one undo removed all classes
-    assert fake_engine.left == {}
-
-
-async def test_recovery_is_offered_first_and_can_be_discarded(drive: Drive, fake_engine: FakeEngine) -> None:
-    fake_engine.left = left()
-    driver = await drive(app=lambda place, **options: FrnApp(None, **options))
-    await driver.until(lambda: "an unnamed project" in title(driver))
-    await driver.pilot.press("down", "enter")
-    await driver.until(lambda: driver.app.screen is driver.app.workspace)
-    await driver.idle()
     assert fake_engine.left == {}
 
 
@@ -217,7 +207,7 @@ async def test_missing_photos_are_counted_reported_and_found_again(
     await driver.idle()
     assert app.controller.query.answer is not None
     assert "scores" in app.controller.query.answer
-    assert any("2 photos missing and not used" in note.message for note in app._notifications)
+    assert any("2 photos missing and not used" in note for note in driver.notes)
     await app.workspace.project_bar._relocate("/photos/jay")
     assert app.controller.missing == app.controller.skipped == frozenset()
     (entry,) = app.controller.session.state.classes
@@ -242,7 +232,7 @@ async def test_project_is_opened_by_its_full_path(
     assert app.controller.project == f"{Path.home()}/birds.frn.json"
     await driver.keys("S")
     await driver.type("folder/")
-    assert any("folder/: is a folder; choose a file name in it" in note.message for note in app._notifications)
+    assert any("folder/: is a folder; choose a file name in it" in note for note in driver.notes)
 
 
 async def test_bundle_is_written_and_unpacked_at_the_given_paths(driver: Driver, fake_engine: FakeEngine) -> None:
@@ -290,7 +280,7 @@ async def test_undo_covers_the_model_and_the_threshold(driver: Driver, fake_engi
     assert controller.session.is_saved
     await driver.keys("ctrl+r")
     assert controller.model_name == "resnet12"
-    assert "redone" in app.context.jobs._message
+    assert "redone" in driver.said
 
 
 async def test_held_keys_are_not_lost(driver: Driver, fake_engine: FakeEngine) -> None:

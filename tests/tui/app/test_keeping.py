@@ -78,4 +78,4 @@ async def test_export_format_is_chosen_and_replaces_only_on_request(
     await driver.pilot.press("enter")
     await driver.idle()
     assert asked == [("/home/x", what, False), ("/home/x", what, True)]
-    assert run in driver.app.context.jobs._message
+    assert run in driver.said

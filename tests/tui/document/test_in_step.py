@@ -372,7 +372,7 @@ async def test_a_request_soon_after_a_cancel_is_not_cancelled(driver: "Driver", 
     await driver.pilot.press("full_stop", "full_stop", "full_stop")
     fake_engine.held.pop("query").set()
     await driver.idle()
-    assert "Cancelled" not in driver.app.context.jobs._message
+    assert "Cancelled" not in driver.said
 
 
 @pytest.mark.parametrize("key", ["ctrl+q", "ctrl+n"])

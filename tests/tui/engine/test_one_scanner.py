@@ -105,7 +105,7 @@ def test_every_door_finds_the_same_classes(bare: Engine, tmp_path: Path, seed: i
 
 def test_class_folder_names_survive_writing_and_reading_a_table(tmp_path: Path) -> None:
     starts = ("=", "+", "-", "@", "＝", "'", "''", "'=", "''-", " '", '"', ";", ",", "é", "2", "sep=;")
-    for seed in range(300):
+    for seed in range(60):
         draw = random.Random(seed)
         names = [draw.choice(starts) + draw.choice(("a", "a;b", "a,b", "a\tb", "a\nb", "'", "10")) for _ in range(3)]
         rows = [(f"{name.replace(chr(10), '')}.jpg", name) for name in names]

@@ -1,6 +1,5 @@
 """Scanning paths, and the folder listing of the picker."""
 
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -23,12 +22,6 @@ def test_scan_groups_paths_by_kind(bare: Engine, moths: Path, tmp_path: Path) ->
     project = tmp_path / "x.FRN.json"
     project.write_text("{}")
     assert bare.done("scan", path=str(project))["kind"] == "project"
-
-
-def test_data_set_splits_are_not_classes(bare: Engine, moths: Path) -> None:
-    found = bare.done("scan", path=str(moths))
-    assert found["kind"] == "nothing"
-    assert "Choose one of them" in found["reason"]
 
 
 def test_class_folders_take_precedence_over_loose_images(bare: Engine, tmp_path: Path) -> None:
@@ -62,13 +55,6 @@ def test_a_scan_skips_hidden_entries_and_lists_no_folder_twice(bare: Engine, tmp
     (home / "self").symlink_to(home / "self")
     found = bare.done("scan", path=str(home))
     assert found["classes"] == {"b": [str(home / "b" / "x.png")]}
-
-
-@pytest.mark.parametrize("path", ["", "  ", "/no/such/place", "a\0b", "/dev/null", __file__])
-def test_empty_scan_reports_a_reason(bare: Engine, path: str) -> None:
-    found = bare.done("scan", path=path)
-    assert found["kind"] == "nothing"
-    assert len(found["reason"].splitlines()) == 1
 
 
 def test_a_scan_can_be_cancelled(tmp_path: Path) -> None:
@@ -109,31 +95,3 @@ def test_subfolders_are_listed_level_by_level(bare: Engine, tmp_path: Path) -> N
     assert found[:3] == ["jay", "owl", "owl/barn"]
     assert "owl/barn/night" in found
     assert not any("hidden" in name or "again/" in name for name in found)
-
-
-def test_a_zip_and_a_csv_can_contain_classes(
-    bare: Engine, engine: Engine, members: dict[str, list[Path]], tmp_path: Path
-) -> None:
-    few = {name: paths[:2] for name, paths in list(members.items())[:2]}
-    packed, table = tmp_path / "birds.zip", tmp_path / "birds.csv"
-    with zipfile.ZipFile(packed, "w") as archive:
-        for name, paths in few.items():
-            for path in paths:
-                archive.writestr(f"{name}/{path.name}", path.read_bytes())
-    rows = [f"{path},{name}" for name, paths in few.items() for path in paths]
-    table.write_text("\n".join(["path,label", *rows, "a text.txt,jay"]))
-    names = {name: [path.name for path in paths] for name, paths in few.items()}
-    for path, skipped in ((packed, 0), (table, 1)):
-        found = bare.done("scan", path=str(path))
-        assert found["kind"] == "classes"
-        assert {name: [Path(file).name for file in files] for name, files in found["classes"].items()} == names
-        assert len(found["skipped"]) == skipped
-        files = [file for files in found["classes"].values() for file in files]
-        assert ["key" in told for told in engine.ask("embed", paths=files).told("embedded")] == [True] * 4
-        assert list(engine.done("stamp", paths=files)) == files
-    kinds = {entry["name"]: entry["kind"] for entry in bare.done("list", path=str(tmp_path))["entries"]}
-    assert (kinds["birds.zip"], kinds["birds.csv"]) == ("bundle", "table")
-    packed.write_text("no zip")
-    assert "birds.zip" in bare.done("scan", path=str(packed))["reason"]
-    table.write_text("a,b\n1,2")
-    assert "needs the columns path and label" in bare.done("scan", path=str(table))["reason"]

@@ -69,14 +69,14 @@ async def test_new_photos_in_a_watched_folder_are_classified(
     assert not app.workspace.query_pane.watched
     app.workspace.context.start(app.workspace.query_pane.watch_folder, "/nowhere", group="watch")
     await driver.idle()
-    assert any("/nowhere: cannot be listed" in note.message for note in app._notifications)
-    assert not app.context.jobs._message.startswith("watching")
+    assert any("/nowhere: cannot be listed" in note for note in driver.notes)
+    assert not driver.said.startswith("watching")
     app.workspace.query_pane.watched = "/queries"
     app.workspace.context.start(app.workspace.query_pane.watch_folder, "/queries", group="watch")
-    await driver.until(lambda: app.context.jobs._message.startswith("watching"))
+    await driver.until(lambda: driver.said.startswith("watching"))
     for entry in app.controller.session.state.classes:
         app.controller.session.delete(entry.id)
     folders["/queries/album"].append("wren-8.jpg")  # no class is left for comparison
     await driver.until(lambda: app.workspace.query_pane.watched is None)
     await driver.idle()
-    assert any("stopped watching /queries" in note.message for note in app._notifications)
+    assert any("stopped watching /queries" in note for note in driver.notes)

@@ -46,10 +46,6 @@ def shown(driver: Driver) -> str:
     return answer["path"]
 
 
-def said(driver: Driver) -> str:
-    return driver.app.context.jobs._message
-
-
 def names(review: Review) -> list[str]:
     return [path.rpartition("/")[2] for path in review.controller.arrangement.paths]
 
@@ -114,7 +110,7 @@ async def test_one_key_confirms_all_answers_that_are_as_probable(driver: Driver)
     await opened(driver)
     await driver.keys("l", "Y")  # the jay; the swan is unknown, the other photos are as probable
     assert driver.counts == {"jay": 7, "owl": 6, "wren": 6}
-    assert said(driver) == "4 photos added to 3 classes: all from 0.90 up   u: undo"
+    assert driver.said == "4 photos added to 3 classes: all from 0.90 up   u: undo"
     await driver.keys("u")
     assert driver.counts == {"jay": 6, "owl": 4, "wren": 5}
 
@@ -147,12 +143,12 @@ async def test_escape_shows_all_answers_before_it_closes_the_review(driver: Driv
 
 async def test_keys_of_the_workspace_say_where_they_work(driver: Driver) -> None:
     await driver.keys("D")
-    assert said(driver) == "show or hide the histogram of how well photos are known: only in the review   L: go there"
+    assert driver.said == "show or hide the histogram of how well photos are known: only in the review   L: go there"
     review = await opened(driver)
     for key, meaning in (("tab", "next pane"), ("B", "draw or mend a box"), ("(", "narrow the query pane")):
         await driver.keys(key)
-        assert said(driver).startswith(meaning)
-        assert said(driver).endswith(": only in the workspace   esc: go there")
+        assert driver.said.startswith(meaning)
+        assert driver.said.endswith(": only in the workspace   esc: go there")
     await driver.keys("L")
     assert driver.app.screen is not review
 
@@ -174,7 +170,7 @@ async def test_sorting_again_moves_and_undoes_only_photos_in_the_wrong_folder(
     await move()
     assert driver.app.controller.session.state.moves is steps.moves  # no further step
     await driver.keys("u")
-    assert said(driver).startswith("undone: moved 5 photos")
+    assert driver.said.startswith("undone: moved 5 photos")
     assert len(fake_engine.moved) == 5
 
 
@@ -223,7 +219,7 @@ async def test_filter_and_search_limit_the_visible_photos(driver: Driver, lines:
     await driver.keys("escape", "escape", "slash")
     await driver.type("eagle")
     await driver.keys("full_stop")
-    assert told in said(driver)
+    assert told in driver.said
 
 
 @pytest.mark.parametrize("size", [(80, 24), (140, 40)])
@@ -314,7 +310,7 @@ async def test_undo_moves_photos_back_before_labels(driver: Driver, fake_engine:
     await driver.keys("u")
     assert jay() == ("/queries/jay-10.jpg", "/queries/jay-10.jpg")
     assert fake_engine.moved[-1] == {"/out/owl/jay-10.jpg": "/queries/jay-10.jpg"}
-    assert said(driver) == "undone: moved 5 photos   ctrl+r: redo"
+    assert driver.said == "undone: moved 5 photos   ctrl+r: redo"
     await driver.keys("ctrl+r")
     assert jay() == ("/out/owl/jay-10.jpg", "/out/owl/jay-10.jpg")
     assert fake_engine.moved[-1] == {"/queries/wren-10.jpg": "/out/wren/wren-10.jpg"}
@@ -334,7 +330,7 @@ async def test_message_says_that_nothing_is_written_without_an_output(driver: Dr
         assert isinstance(app.screen, AskText)
         app.screen.query_one("Input").value = "" if words else " "  # type: ignore[attr-defined]
         await driver.keys("enter")
-        assert [note.message for note in app._notifications] == ["no name given; nothing was written"]
+        assert driver.notes == ["no name given; nothing was written"]
         app.clear_notifications()
         if review:
             await driver.keys("escape")
@@ -430,12 +426,12 @@ async def test_none_of_these_is_kept_sorted_separately_and_can_be_undone(
     await driver.keys("1")  # label it as a jay again
     assert controller.session.state.others == ()
     await driver.keys("u")
-    assert said(driver) == "undone: jay-10.jpg added to jay   ctrl+r: redo"
+    assert driver.said == "undone: jay-10.jpg added to jay   ctrl+r: redo"
     await driver.keys("u")
-    assert said(driver) == "undone: labelled jay-10.jpg as none of these   ctrl+r: redo"
+    assert driver.said == "undone: labelled jay-10.jpg as none of these   ctrl+r: redo"
     assert controller.session.state.others == ()
     await driver.keys("ctrl+r")
-    assert said(driver) == "redone: labelled jay-10.jpg as none of these   u: undo"
+    assert driver.said == "redone: labelled jay-10.jpg as none of these   u: undo"
 
 
 async def test_dropping_can_be_undone_and_the_review_shows_messages(driver: Driver, lines: Lines) -> None:
@@ -511,7 +507,7 @@ async def test_n_goes_to_the_next_doubtful_answer(driver: Driver) -> None:
     await driver.keys("n")
     assert review.gallery.paths[review.gallery.cursor] == "/queries/swan-1.jpg"
     await driver.keys("x", "n")
-    assert "no doubtful answers" in review.jobs._message
+    assert "no doubtful answers" in driver.said
 
 
 async def test_answers_are_judged_together_on_request(
@@ -560,4 +556,4 @@ async def test_the_class_of_an_answer_is_renamed_in_the_review(driver: Driver) -
     await driver.keys("l", "l", "r")  # the owl
     await driver.type("barn owl")
     assert [entry.name for entry in driver.app.controller.session.state.classes] == ["jay", "barn owl", "wren"]
-    assert said(driver) == "renamed owl to barn owl   u: undo"
+    assert driver.said == "renamed owl to barn owl   u: undo"

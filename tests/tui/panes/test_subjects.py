@@ -178,4 +178,4 @@ async def test_a_model_that_cannot_search_leaves_the_classes_as_they_are(
     await driver.keys("F")
     await driver.type("on")
     assert driver.app.controller.session.state == before
-    assert any("cannot search photos" in note.message for note in driver.app._notifications)
+    assert any("cannot search photos" in note for note in driver.notes)

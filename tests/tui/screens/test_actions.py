@@ -57,11 +57,11 @@ async def test_d_deletes_a_class_only_if_the_classes_pane_is_focused(driver: "Dr
     workspace.query_pane.picture.preview.focus()
     await driver.keys("d")
     assert driver.counts == before
-    assert "from the answers" in driver.app.context.jobs._message
+    assert "from the answers" in driver.said
     workspace.classes_pane.list.focus()
     await driver.keys("d")
     assert driver.counts == {"owl": 4, "wren": 5}
-    assert "deleted jay, 6 photos" in driver.app.context.jobs._message
+    assert "deleted jay, 6 photos" in driver.said
 
 
 async def test_the_error_map_can_be_changed_by_key(driver: "Driver") -> None:
@@ -116,7 +116,7 @@ async def test_answering_none_of_these_keeps_the_threshold(driver: "Driver") -> 
     assert [other.key for other in controller.session.state.others] == ["swan-1.jpg"]
     await driver.keys("minus")
     assert controller.threshold == pytest.approx(0.35)
-    assert "unknown 1 → 0" in workspace.context.jobs._message
+    assert "unknown 1 → 0" in driver.said
     workspace.query_pane.set_threshold(workspace.query_pane.bars.ThresholdChosen(0.6))
     await driver.idle()
     assert controller.threshold == 0.6
@@ -337,7 +337,7 @@ async def test_misfits_are_listed_likeliest_first_and_can_be_moved(driver: "Driv
     assert workspace.context.jobs.hint.startswith("y: to owl 0.90   Y: all 2 from 0.90 up   1-9: move wren-2.jpg to")
     await driver.keys("y")
     assert driver.counts == {"jay": 6, "owl": 5, "wren": 4}
-    assert driver.app.context.jobs._message == "moved wren-2.jpg to owl   u: undo"
+    assert driver.said == "moved wren-2.jpg to owl   u: undo"
     await driver.keys("escape")
     assert not pane.everywhere
     assert driver.app.workspace.query_pane.region

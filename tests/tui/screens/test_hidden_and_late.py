@@ -79,7 +79,7 @@ async def test_keys_are_not_offered_for_a_hidden_query(drive: Drive) -> None:
     for key in ("1", "y", "m"):
         await driver.keys(key)
         assert driver.app.screen is workspace
-        assert workspace.context.jobs._message == "the query is hidden: tab shows it"
+        assert driver.said == "the query is hidden: tab shows it"
     assert driver.counts == before
 
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from frn_tui.engine.pictures.encoding import draw_frame, kitty_data, sixel_rows
-from frn_tui.terminal.modes import FRAME
+from frn_tui.engine.pictures.encoding import sixel_rows
 from frn_tui.terminal.pixels import Graphics, next_number
 from frn_tui.terminal.rendered_picture import Picture
 from frn_tui.terminal.sixel import cells_of_piece, cut
@@ -115,22 +114,3 @@ def test_wide_row_is_drawn_in_chunks_for_xterm() -> None:
     found = IMAGE.findall(graphics.translated(written(Strip(line).crop(10, 100))))
     assert [int(width) for width, _, _ in found] == [38 * 20, 48 * 20, 4 * 20]
     assert cells_of_piece(20) == 48
-
-
-def test_frame_is_drawn_if_the_network_sees_only_a_part() -> None:
-    photo = np.zeros((40, 60, 3), dtype=np.uint8)
-    framed = draw_frame(photo, (0.25, 0.0, 0.75, 1.0), 2)
-    assert (framed[:, 15:17] == FRAME).all()
-    assert (framed[:, 43:45] == FRAME).all()
-    assert not framed[:, 17:43].any()
-    assert not photo.any()
-    np.testing.assert_array_equal(draw_frame(photo, (0.0, 0.0, 1.0, 1.0), 2), photo)
-    np.testing.assert_array_equal(draw_frame(photo, (-0.5, -0.5, 1.5, 1.5), 2), photo)
-
-
-def test_kitty_gets_the_exact_pixels() -> None:
-    import base64
-    import zlib
-
-    photo = np.random.default_rng(0).integers(0, 256, (5, 7, 3), dtype=np.uint8)
-    assert zlib.decompress(base64.b64decode(kitty_data(photo))) == photo.tobytes()

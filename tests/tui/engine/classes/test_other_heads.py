@@ -19,6 +19,7 @@ from frn.images.transforms import EvaluationTransform
 from frn.inference.classifier import Classifier, Prediction
 from frn.models.header import ModelConfig
 from frn.models.model import Model, save_model
+from tests.models import small_model
 from tests.tui.engine.conftest import Engine, first
 
 
@@ -75,9 +76,7 @@ def test_answers_are_those_of_the_library_without_maps(
 def test_a_head_that_runs_in_torch_answers_in_the_app(
     bare: Engine, few: dict[str, list[Path]], members: dict[str, list[Path]], tmp_path: Path
 ) -> None:
-    torch.manual_seed(0)
-    config = ModelConfig(backbone="conv4", method="lccrn", last_pool=False, transform=EvaluationTransform(size=32))
-    model = Model(config).eval()
+    model = small_model("lccrn")
     save_model(model, tmp_path / "model.safetensors")
     path = tmp_path / "features.onnx"
     path.write_bytes(features_graph(model).SerializeToString())
