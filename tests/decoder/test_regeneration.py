@@ -19,17 +19,15 @@ from frn.data.pixel_cache import StoredImages, load_images
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform
-from frn.models.header import ModelConfig
 from frn.models.model import Model, save_model
 from frn.training.runs.run import RunSettings
+from tests.models import small_model
 
 SHAPE = EpisodeShape(way=3, shot=2, queries=2)
 
 
 def small(method: str = "frn") -> Model:
-    torch.manual_seed(0)
-    config = ModelConfig(backbone="conv4", method=method, last_pool=False, transform=EvaluationTransform(size=32))
-    return Model(config).eval()
+    return small_model(method)
 
 
 @pytest.fixture

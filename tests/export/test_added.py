@@ -146,6 +146,7 @@ def test_export_that_differs_from_the_model_is_not_added(
     assert not folder.exists() or not list(folder.iterdir())
 
 
+@pytest.mark.nightly
 def test_auto_layer_of_a_transformer_classifies_as_well_as_its_notes_say(folder: Path, tmp_path: Path) -> None:
     timm = pytest.importorskip("timm", reason="the extra `timm` is not installed")
     torch.manual_seed(0)

@@ -24,17 +24,14 @@ from frn_export.quantise import half
 from frn.errors import FrnError
 from frn.features.extractor import Extractor
 from frn.features.onnx_runtime import HEAD_OPERATORS, ForeignModel
-from frn.images.transforms import EvaluationTransform
 from frn.inference.classifier import Classifier
-from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model
 from frn.ridge.parameters import HeadParameters
+from tests.models import small_model
 
 
-def small_model(seed: int = 0) -> Model:
-    torch.manual_seed(seed)
-    config = ModelConfig(backbone="conv4", method="frn", last_pool=False, transform=EvaluationTransform(size=32))
-    model = Model(config).eval()
+def learned(seed: int = 0) -> Model:
+    model = small_model(seed=seed)
     with torch.no_grad():
         model.head.beta.fill_(0.4)  # type: ignore[operator]
         model.head.gamma.fill_(3.0)  # type: ignore[operator]
@@ -63,7 +60,7 @@ def compare_classifier(classifier: Classifier, graph: bytes, allowed: float = CL
 
 
 def test_an_export_equals_its_source() -> None:
-    model = small_model()
+    model = learned()
     for found in (compare_features(model, features_file(model)), compare_head(model, head_file(model))):
         found.require()
         assert 0 < found.share <= 1e-6
@@ -79,11 +76,11 @@ def test_half_precision_has_its_own_tolerance() -> None:
 
 
 def test_files_from_a_different_model_are_refused() -> None:
-    model, other = small_model(), small_model(1)
+    model, other = learned(), learned(1)
     with pytest.raises(FrnError, match=r"features.onnx differs .* Nothing was written"):
         compare_features(model, features_file(other), allowed=HALF_TOLERANCE).require()
     for name in ("alpha", "beta", "gamma"):
-        other = small_model()
+        other = learned()
         with torch.no_grad():
             getattr(other.head, name).add_(1e-3)
         with pytest.raises(FrnError, match=r"head.onnx differs .* of the query's energy"):

@@ -1,6 +1,5 @@
 """Exported backbones in onnxruntime sessions."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 import torch
 from frn_export.graphs.backbone import features_graph
 
-from frn.backbones.backbone import Backbone
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model
@@ -35,16 +33,16 @@ def session(graph: onnx.ModelProto) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(graph.SerializeToString(), providers=["CPUExecutionProvider"])
 
 
-@pytest.mark.parametrize("method", ["frn", "proto"])
 @pytest.mark.parametrize(
-    ("backbone", "last_pool", "size"),
+    ("backbone", "last_pool", "size", "method"),
     [
-        ("conv4", True, 84),
-        ("conv4", False, 32),
-        ("resnet12", True, 32),
-        ("resnet12-small", False, 32),
-        ("resnet9-patch4", False, 84),
-        ("litenet", True, 96),
+        ("conv4", True, 84, "frn"),
+        ("conv4", False, 32, "proto"),
+        ("resnet12", True, 32, "frn"),  # divides its maps
+        ("resnet12", True, 32, "proto"),
+        ("resnet12-small", False, 32, "frn"),
+        ("resnet9-patch4", False, 84, "frn"),
+        ("litenet", True, 96, "frn"),
     ],
 )
 def test_feature_maps_equal_those_of_torch_for_any_number_of_images(
@@ -75,36 +73,3 @@ def test_two_exports_give_the_same_bytes_in_one_clean_file(tmp_path: Path) -> No
     assert {node.op_type for node in graph.graph.node} <= {
         "Sub", "Div", "Conv", "MaxPool", "Relu", "Reshape", "Transpose",
     }  # fmt: skip
-
-
-def test_the_file_describes_itself_and_its_use() -> None:
-    model = random_model("conv4", last_pool=False)
-    metadata = session(features_graph(model)).get_modelmeta().custom_metadata_map
-    assert metadata["frn.format"] == "frn-features"
-    assert json.loads(metadata["frn.head"]) == {"alpha": 0.0, "beta": 0.0, "gamma": 1.0}
-    assert json.loads(metadata["frn.grid"]) == [4, 4]
-    config = json.loads(metadata["frn.config"])
-    assert config["transform"]["size"] == 32
-    assert metadata["frn.config"] == json.dumps(config, sort_keys=True)
-
-
-class OfOnesOwn(Backbone):
-    """A network without a handwritten graph."""
-
-    d, stride = 64, 8
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = torch.nn.Conv2d(3, 64, 8, stride=8)
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        return torch.tanh(self.layer(images))
-
-
-def test_a_backbone_without_a_handwritten_graph_is_traced() -> None:
-    model = random_model("conv4", last_pool=False)
-    model.backbone = OfOnesOwn()
-    images = torch.rand(3, 3, 32, 32)
-    (ours,) = session(features_graph(model)).run(["feature_map"], {"images": images.numpy()})
-    with torch.no_grad():
-        np.testing.assert_allclose(ours, model.feature_maps(images).numpy(), atol=1e-5)

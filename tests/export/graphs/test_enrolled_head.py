@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from frn_export.graphs.builder import FLOAT, GraphBuilder, Shape
 from frn_export.graphs.classifier import batch_graph, classifier_graph
 from frn_export.graphs.enrolled_head import HeadClasses, classifier_with, enrolled
@@ -10,12 +9,10 @@ from frn_export.graphs.traced_head import traced_head_graph
 
 from frn.errors import FrnError
 from frn.features.onnx_runtime import open_session, run_session
-from frn.images.transforms import EvaluationTransform
 from frn.inference.classifier import Classifier
 from frn.inference.scorers import OtherHead
-from frn.models.header import ModelConfig
-from frn.models.model import Model
 from tests.export.graphs.test_listings import RULE, compare, conv4
+from tests.models import small_model
 
 
 def other_head() -> HeadClasses:
@@ -52,9 +49,7 @@ def test_logits_are_products_with_the_mean_of_each_class() -> None:
 
 @pytest.mark.parametrize("method", ["proto", "simpleshot", "srm", "deepbdc", "ctx"])
 def test_empty_batch_gives_an_empty_answer(method: str) -> None:
-    torch.manual_seed(0)
-    config = ModelConfig(backbone="conv4", method=method, last_pool=False, transform=EvaluationTransform(size=32))
-    head = traced_head_graph(Model(config).eval()).SerializeToString()
+    head = traced_head_graph(small_model(method)).SerializeToString()
     classes = HeadClasses(head, other_head().pools)
     graph = batch_graph(conv4(), classes, rule=RULE, gamma=7.0).SerializeToString()
     session = open_session(graph, "batch", device="cpu")

@@ -76,18 +76,6 @@ def test_exported_mirror_classifier_gives_the_same_answer_for_a_mirrored_photo(
     np.testing.assert_allclose(mirror[:, :, ::-1], errors, atol=1e-5)
 
 
-def test_torch_gives_the_same_maps_with_mirror_images(both: Extractor) -> None:
-    images = load_images(scan(MOTHS), both.transform)
-    maps = TorchExtractor(load_model("conv4"), tta="hflip").extract(images).numpy()
-    np.testing.assert_allclose(maps, both.feature_maps(images.images()[:]), atol=1e-3)
-    exported = OnnxExtractor(load_extractor("conv4", "cpu"), tta="hflip").extract(images).numpy()
-    np.testing.assert_allclose(maps, exported, atol=1e-3)
-    plain = load_extractor("conv4", "cpu")
-    for extractor in (TorchExtractor(load_model("conv4")), OnnxExtractor(plain)):  # without mirror images by default
-        expected = plain.feature_maps(images.images()[:])
-        np.testing.assert_allclose(extractor.extract(images).numpy(), expected, atol=1e-3)
-
-
 @pytest.fixture(scope="module")
 def views() -> Extractor:
     return load_extractor("conv4", "cpu", "views")

@@ -58,6 +58,7 @@ def test_traced_network_equals_torch_in_one_file_with_checked_operators(
         np.testing.assert_allclose(extractor.feature_maps(image[None])[0], maps, atol=1e-5 * np.abs(together).max())
 
 
+@pytest.mark.nightly
 def test_weights_file_is_exported_and_classifies(tmp_path: Path, moths: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = imported("resnet18", tmp_path, monkeypatch, 64)
     save_model(model, tmp_path / "m.safetensors")
@@ -89,6 +90,7 @@ def test_weights_file_is_exported_and_classifies(tmp_path: Path, moths: Path, mo
     np.testing.assert_allclose(shares, fitted.predict_proba([pixels])[0], atol=0.02)
 
 
+@pytest.mark.nightly
 def test_an_untrained_head_is_tuned_on_the_validation_split(
     tmp_path: Path, moths: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -176,8 +176,8 @@ def test_export_without_classes_removes_an_older_classifier(two_classes: Path, t
         assert f"removed {out / name}: it belonged to the previous export\n" in result.stderr
 
 
-def test_a_project_is_exported_with_its_own_model_and_threshold(moths: Path, tmp_path: Path) -> None:
-    folder, project = shutil.copytree(moths / "test", tmp_path / "moths"), tmp_path / "m.frn.json"
+def test_a_project_is_exported_with_its_own_model_and_threshold(two_classes: Path, tmp_path: Path) -> None:
+    folder, project = two_classes, tmp_path / "m.frn.json"
     words = ["enroll", str(folder), "--model", "conv4", "--out", str(project), "--threshold", "0.25"]
     assert CliRunner().invoke(app, words).exit_code == 0
     result = export("--classes", project, "--out", tmp_path / "out")

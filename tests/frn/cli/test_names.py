@@ -4,12 +4,9 @@ import json
 import os
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from frn.cli.train.train import _show_result
 from frn.data.folders import scan
 from frn.data.pixel_cache import load_images
 from tests.commands import frn
@@ -46,17 +43,6 @@ def test_brackets_and_colons_are_not_markup(classes: Path) -> None:
         assert made.endswith(f"  {Path(out) / 'test'}\n")
     load_images(scan(classes), 16)
     assert str(classes) in frn("cache").stdout
-
-
-def test_suggested_commands_keep_names_unchanged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = tmp_path / ODD
-    (data / "test").mkdir(parents=True)
-    preset = SimpleNamespace(validation=SimpleNamespace(split="train"))
-    run: Any = SimpleNamespace(preset=preset, best=Path(ODD) / "best", options=SimpleNamespace(data=[data]))
-    _show_result(run, SimpleNamespace(seconds=60.0), [])  # type: ignore[arg-type]
-    assert capsys.readouterr().out == (
-        f"trained in 1.0 minutes: {ODD}/best\nnext: frn eval '{ODD}/best' --data '{data}'\n"
-    )
 
 
 def test_long_path_is_not_wrapped(classes: Path) -> None:

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
 
 from frn.data.folders import scan
 from frn.data.pixel_cache import load_images
@@ -12,11 +11,10 @@ from frn.episodes import EpisodeShape
 from frn.evaluation.episodes import episode_accuracies
 from frn.evaluation.evaluate_model import with_method
 from frn.evaluation.features import TorchExtractor
-from frn.images.transforms import EvaluationTransform
-from frn.models.header import ModelConfig
-from frn.models.model import Model, save_model
+from frn.models.model import save_model
 from frn.training.presets import PRESETS
 from tests.commands import frn
+from tests.models import small_model
 
 
 def test_presets_are_listed_by_data_set_with_published_figures() -> None:
@@ -48,9 +46,7 @@ def test_fine_tuning_requires_its_initial_model(moths: Path) -> None:
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    torch.manual_seed(0)
-    config = ModelConfig(backbone="conv4", method="proto", last_pool=False, transform=EvaluationTransform(size=32))
-    save_model(Model(config), tmp_path / "small.safetensors")
+    save_model(small_model("proto"), tmp_path / "small.safetensors")
     return tmp_path / "small.safetensors"
 
 

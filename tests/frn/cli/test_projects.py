@@ -12,26 +12,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from frn_export.graphs.backbone import features_graph
 from PIL import Image
 from typer.testing import Result
 
-from frn.images.transforms import EvaluationTransform
-from frn.models.header import ModelConfig
-from frn.models.model import Model
 from frn.models.zoo import DEFAULT_MODEL
 from tests import processes
 from tests.commands import frn
 from tests.drawings import DRAWINGS
+from tests.models import small_model
 
 
 @pytest.fixture(scope="module")
 def extractor(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    torch.manual_seed(0)
-    config = ModelConfig(backbone="conv4", method="frn", last_pool=False, transform=EvaluationTransform(size=32))
     path = tmp_path_factory.mktemp("extractor") / "features.onnx"
-    path.write_bytes(features_graph(Model(config).eval()).SerializeToString())
+    path.write_bytes(features_graph(small_model()).SerializeToString())
     return path
 
 
@@ -233,9 +228,7 @@ def test_evaluation_in_onnxruntime_gives_the_same_result_as_in_torch(
 ) -> None:
     from frn.models.model import save_model
 
-    torch.manual_seed(0)
-    config = ModelConfig(backbone="conv4", method="frn", last_pool=False, transform=EvaluationTransform(size=32))
-    save_model(Model(config).eval(), tmp_path / "m.safetensors")
+    save_model(small_model(), tmp_path / "m.safetensors")
     words = ["--data", moths, "--queries", 5, "--episodes", 300, "--json", "--threads", 1]
     found = [
         [result["accuracy"] for result in json.loads(frn("eval", model, *words).stdout)["results"]]

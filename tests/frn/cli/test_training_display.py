@@ -3,19 +3,12 @@
 import re
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from frn.cli.train.train import _show_result
 from frn.cli.train.training_display import LASTING, training_display
 from frn.evaluation.accuracy import Accuracy
 from frn.training.loop import StepReport, ValidationReport
-from frn.training.presets import find_preset
-from frn.training.runs.run import TrainState
-from frn.training.runs.run_options import RunOptions
-from tests.frn.training.tiny import sampled
 
 
 def test_log_contains_a_line_per_epoch_and_validation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,11 +38,3 @@ def test_lasting_divergence_is_reported_once(tmp_path: Path, capsys: pytest.Capt
     told = capsys.readouterr().err
     assert told.count("warning: rho is 2e-06") == 1
     assert "--warm-up 200" in told
-
-
-def test_validation_on_few_classes_is_labelled(capsys: pytest.CaptureFixture[str]) -> None:
-    run: Any = SimpleNamespace(
-        preset=find_preset("demo"), best="best", options=RunOptions(preset="demo"), val_images=sampled(3, seed=0)
-    )
-    _show_result(run, TrainState(best=50.0), [])
-    assert "validation: 3-way 5-shot 50.00%" in capsys.readouterr().out

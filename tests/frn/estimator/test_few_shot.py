@@ -66,16 +66,6 @@ def test_lists_with_labels_give_the_same_result_as_mappings(fitted: FewShotClass
     np.testing.assert_array_equal(other.predict_proba(QUERIES[:3]), fitted.predict_proba(QUERIES[:3]))
 
 
-def test_files_images_and_arrays_give_the_same_result(fitted: FewShotClassifier) -> None:
-    path = QUERIES[3]
-    image = Image.open(path)
-    array = np.asarray(image.convert("RGB"))
-    rows = fitted.predict_proba([path, str(path), image, array])
-    assert np.ptp(rows, axis=0).max() == 0
-    assert fitted.predict_proba([]).shape == (0, 6)
-    assert fitted.predict_proba([array[..., 0]]).shape == (1, 6)  # grey
-
-
 def test_saved_classifier_loads_unchanged(fitted: FewShotClassifier, tmp_path: Path) -> None:
     project = tmp_path / "moths.frn.json"
     fitted.save(project)

@@ -13,7 +13,6 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from PIL import Image
-from sklearn.exceptions import NotFittedError
 
 from frn import FewShotClassifier
 from frn.errors import FrnError, FrnWarning
@@ -92,11 +91,6 @@ def test_answers_come_in_batches_and_bad_photos_are_skipped(cheap: FewShotClassi
     assert [answer.unknown for answer in strict.answers([like(0)])] == [True]
     with pytest.raises(ValueError, match="photos must be a list"):
         cheap.answers("x.jpg")
-
-
-def test_unfitted_classifier_raises_not_fitted_error() -> None:
-    with pytest.raises(NotFittedError, match="call fit first"):
-        FewShotClassifier("conv4").predict([photo(0)])
 
 
 def test_fit_accepts_scikit_learn_argument_names(cheap: FewShotClassifier) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 import joblib
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
@@ -27,13 +26,12 @@ from frn.errors import FrnError
 from frn.estimator.labels import as_labels
 from frn.features.feature_cache import content_key
 from frn.features.onnx_runtime import ForeignModel, OwnModel
-from frn.images.transforms import EvaluationTransform
-from frn.models.header import ModelConfig
-from frn.models.model import Model, save_model
+from frn.models.model import save_model
 from frn.models.zoo import shipped_extractors
 from frn.projects.project import load_project, save_project
 from frn.projects.session import Support
 from tests.drawings import DRAWINGS
+from tests.models import small_model
 
 MOTHS = sorted((DRAWINGS / "moths").iterdir())[:3]
 
@@ -244,9 +242,7 @@ def test_photos_marked_as_none_of_the_classes_stay_marked(small: FewShotClassifi
 
 
 def test_a_pickle_of_a_trained_head_opens(tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    config = ModelConfig(backbone="conv4", method="proto", last_pool=False, transform=EvaluationTransform(size=32))
-    save_model(Model(config).eval(), tmp_path / "best.safetensors")
+    save_model(small_model("proto"), tmp_path / "best.safetensors")
     x, y = photos()
     fitted = FewShotClassifier(tmp_path, device="cpu").fit(x, y)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).predict(x), fitted.predict(x))

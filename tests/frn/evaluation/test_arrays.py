@@ -20,6 +20,7 @@ def test_numpy_shots_become_integers_in_results(shot: Any) -> None:
     assert [entry["shot"] for entry in json.loads(json.dumps(results))] == np.atleast_1d(shot).tolist()
 
 
+@pytest.mark.nightly
 def test_default_protocol_follows_the_paper() -> None:
     maps, began = np.random.default_rng(0).standard_normal((5 * 21, 2)), time.perf_counter()
     results = evaluate(maps, np.repeat(np.arange(5), 21))

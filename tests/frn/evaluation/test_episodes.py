@@ -15,6 +15,7 @@ from frn.evaluation.labelled import ReliabilityDiagram
 from frn.heads import build_head
 from frn.heads.frn import FRNHead
 from frn.heads.head import Head
+from tests.models import small_model
 
 SIZES = (9, 12, 8, 10, 11, 9)
 SHAPE = EpisodeShape(way=4, shot=2, queries=3)
@@ -65,13 +66,9 @@ def test_exported_file_cannot_provide_a_head_with_layers() -> None:
     from frn.errors import FrnError
     from frn.evaluation.features import OnnxExtractor
     from frn.features.extractor import Extractor
-    from frn.images.transforms import EvaluationTransform
-    from frn.models.header import ModelConfig
-    from frn.models.model import Model
 
     def exported(method: str) -> OnnxExtractor:
-        config = ModelConfig(backbone="conv4", method=method, last_pool=False, transform=EvaluationTransform(size=32))
-        graph = features_graph(Model(config).eval()).SerializeToString()
+        graph = features_graph(small_model(method)).SerializeToString()
         return OnnxExtractor(Extractor(graph, "m.onnx", threads=1))
 
     with pytest.raises(

@@ -9,15 +9,9 @@ import torch
 from frn.evaluation.features import OnnxExtractor, TorchExtractor, turned_back
 from frn.features.extractor import Extractor
 from frn.heads.frn import FRNHead
-from frn.images.transforms import EvaluationTransform
-from frn.models.header import ModelConfig
-from frn.models.model import Model, load_model
+from frn.models.model import load_model
 from frn.models.zoo import shipped_extractors
-
-
-def small() -> Model:
-    config = ModelConfig(backbone="conv4", method="frn", last_pool=False, transform=EvaluationTransform(size=32))
-    return Model(config).eval()
+from tests.models import small_model
 
 
 class Pixels(list[np.typing.NDArray[np.uint8]]):
@@ -35,7 +29,7 @@ def noise(count: int) -> Any:
 def extractors(request: pytest.FixtureRequest) -> tuple[Any, Any]:
     """The same model without and with mirror images."""
     if request.param == "torch":
-        return TorchExtractor(small()), TorchExtractor(small(), tta="hflip")
+        return TorchExtractor(small_model()), TorchExtractor(small_model(), tta="hflip")
     exported = Extractor.open(shipped_extractors()["conv4"], trusted=True, device="cpu", threads=1)
     return OnnxExtractor(exported), OnnxExtractor(exported, tta="hflip")
 
@@ -77,7 +71,7 @@ def test_an_exported_head_has_the_learned_parameters() -> None:
 
 
 def test_a_new_head_is_a_copy_and_defaults_are_plain() -> None:
-    extractor = TorchExtractor(small())
+    extractor = TorchExtractor(small_model())
     head = extractor.new_head()
     assert isinstance(head, FRNHead)
     head.alpha.data.fill_(3)

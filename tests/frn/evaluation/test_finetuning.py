@@ -76,6 +76,7 @@ def test_held_out_photos_gain_if_photos_differ_in_channels_without_the_class() -
     assert np.mean(gains, axis=0).min() > 0.1
 
 
+@pytest.mark.nightly
 def test_the_gain_to_expect_is_smaller_where_the_map_gains_by_chance() -> None:
     """Pure noise: a map that seems to gain was lucky, and photos that had no part in the choice show it."""
     lucky, honest = [], []

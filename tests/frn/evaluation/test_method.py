@@ -18,7 +18,7 @@ from frn.evaluation.evaluate_model import EvaluationOptions, evaluate, with_meth
 from frn.evaluation.features import TorchExtractor
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
-from frn.models.model import Model, load_model
+from frn.models.model import Model
 from frn.models.zoo import shipped_extractors
 
 
@@ -143,18 +143,3 @@ def test_unreadable_images_are_reported_and_threads_are_set(tiny: EvaluationOpti
         torch.set_num_threads(threads)
     assert len(reasons) == 1
     assert "0.png" in reasons[0]
-
-
-def test_simpleshot_is_centred_on_the_training_images(tiny: EvaluationOptions, monkeypatch: pytest.MonkeyPatch) -> None:
-    centres: list[torch.Tensor] = []
-    extract = TorchExtractor.extract
-
-    def watched(extractor: TorchExtractor, *words: Any) -> torch.Tensor:
-        centres.append(extractor.model.head.get_buffer("centre").clone())
-        return extract(extractor, *words)
-
-    monkeypatch.setattr(TorchExtractor, "extract", watched)
-    evaluate(replace(tiny, method="simpleshot"))
-    model = with_method(load_model("conv4"), "simpleshot")
-    images = load_images(scan(tiny.data / "train"), model.config.transform)
-    torch.testing.assert_close(centres[0], TorchExtractor(model).mean_feature(images))

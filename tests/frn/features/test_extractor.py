@@ -7,27 +7,22 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-import torch
 from frn_export.graphs.backbone import features_graph
 from onnx import helper
 
 from frn.errors import FrnError
 from frn.estimator.loading import load_extractor
 from frn.features.extractor import Extractor
-from frn.images.transforms import EvaluationTransform
-from frn.models.header import ModelConfig
-from frn.models.model import Model
 from frn.models.zoo import DEFAULT_MODEL
 from frn.ridge.parameters import HeadParameters
 from frn.ridge.tuning import UNTRAINED, Prior
 from frn.system.hardware import own_cores
+from tests.models import small_model
 
 
 @pytest.fixture(scope="module")
 def graph() -> onnx.ModelProto:
-    torch.manual_seed(0)
-    config = ModelConfig(backbone="conv4", method="frn", last_pool=False, transform=EvaluationTransform(size=32))
-    return features_graph(Model(config).eval())
+    return features_graph(small_model())
 
 
 def changed(graph: onnx.ModelProto, **values: str) -> bytes:

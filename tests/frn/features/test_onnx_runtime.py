@@ -12,7 +12,6 @@ from unittest.mock import MagicMock
 import numpy as np
 import onnx
 import pytest
-import torch
 from frn_export.graphs.backbone import features_graph
 from onnx import TensorProto, helper, numpy_helper
 
@@ -29,17 +28,13 @@ from frn.features.onnx_runtime import (
     open_session,
     run_session,
 )
-from frn.images.transforms import EvaluationTransform
-from frn.models.header import ModelConfig
-from frn.models.model import Model
 from tests import processes
+from tests.models import small_model
 
 
 @pytest.fixture(scope="module")
 def graph() -> onnx.ModelProto:
-    torch.manual_seed(0)
-    config = ModelConfig(backbone="conv4", method="frn", last_pool=False, transform=EvaluationTransform(size=32))
-    return features_graph(Model(config).eval())
+    return features_graph(small_model())
 
 
 def copy(model: onnx.ModelProto) -> onnx.ModelProto:

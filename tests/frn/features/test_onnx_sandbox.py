@@ -3,9 +3,6 @@
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
-from unittest.mock import MagicMock
 
 import numpy as np
 import onnx
@@ -15,10 +12,9 @@ from onnx import helper, numpy_helper
 from frn.errors import FrnError
 from frn.features import onnx_runtime
 from frn.features.extractor import Extractor
-from frn.features.onnx_runtime import Device, check_model, open_session, run_session
+from frn.features.onnx_runtime import Device, check_model
 from frn.models.zoo import shipped_extractors
 from frn.system.processes.messages import Message
-from frn.system.processes.sandbox import SandboxedWorker, WorkerKilledError
 
 Model = onnx.ModelProto
 
@@ -124,20 +120,6 @@ def test_an_untrusted_model_gives_the_same_answers(shipped: Path) -> None:
     assert (theirs.shape, theirs.grid, theirs.head, theirs.sha256) == (ours.shape, ours.grid, ours.head, ours.sha256)
 
 
-def test_a_larger_file_may_take_longer_to_open(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    allowed: list[float] = []
-
-    def ask(worker: object, question: object, blobs: list[bytes], seconds: float) -> None:
-        allowed.append(seconds)
-        raise WorkerKilledError("took too long")
-
-    monkeypatch.setattr(SandboxedWorker, "ask", ask)
-    for size in (0, 64 << 20):
-        with pytest.raises(FrnError, match="the model was stopped: it took too long"):
-            onnx_runtime.ForeignModel(bytes(size), "m.onnx", "cpu", 1)
-    assert allowed == [8, 16]
-
-
 LITTLE = 1280 * 2**20 + 4 * 3000 + 2 * 16 * 2**20
 
 
@@ -168,46 +150,3 @@ def test_an_untrusted_model_gets_the_memory_and_time_that_the_security_page_stat
         model.run({"images": np.zeros((count, 1), np.float32)})
     model.run({"support": np.zeros((1, 1), np.float32)})
     assert allowed == [memory, pytest.approx(8, rel=1e-4), 8, 5 * 2, 5 * 2 * 10, 120]
-
-
-def test_child_tries_one_small_input_and_reports_the_signature(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sessions: list[dict[str, object]] = []
-    runs: list[dict[str, tuple[int, ...]]] = []
-
-    def opened(*words: Any, **options: Any) -> Any:
-        sessions.append(options)
-        return open_session(*words, **options)
-
-    def run(session: Any, outputs: list[str], inputs: dict[str, np.ndarray]) -> Any:
-        runs.append({name: array.shape for name, array in inputs.items()})
-        return run_session(session, outputs, inputs)
-
-    monkeypatch.setattr(onnx_runtime, "open_session", opened)
-    monkeypatch.setattr(onnx_runtime, "run_session", run)
-    question: Message = {"do": "open", "where": "m.onnx", "device": "cpu", "threads": 1}
-    began = time.monotonic()
-    told, blobs = onnx_runtime.answer(question, [shipped.read_bytes()])
-    assert 0 < told["seconds"] <= time.monotonic() - began
-    assert sessions == [{"device": "cpu", "threads": 1, "fold": False}]
-    assert runs == [{"images": (2, 3, 32, 32)}]
-    assert [(name, kind, shape[1:]) for name, kind, shape in told["inputs"]] == [
-        ("images", "tensor(float)", [3, 32, 32])
-    ]
-    assert [name for name, *_ in told["outputs"]] == ["feature_map"]
-    assert (told["metadata"]["frn.format"], blobs) == ("frn-features", ())
-    pixels = np.random.default_rng(0).random((3, 3, 32, 32), dtype=np.float32)
-    answer, (found,) = onnx_runtime.answer({"do": "run", "shapes": {"images": (3, 3, 32, 32)}}, [pixels.tobytes()])
-    ours = onnx_runtime.OwnModel(shipped.read_bytes(), "m.onnx", "cpu", 1).run({"images": pixels})
-    np.testing.assert_array_equal(np.frombuffer(found, np.float32).reshape(answer["shape"]), ours)
-
-
-def test_a_model_with_other_inputs_than_numbers_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    session = MagicMock()
-    session.get_inputs.return_value = [
-        SimpleNamespace(name=name, type=f"tensor({kind})", shape=["n"])
-        for name, kind in (("images", "float"), ("names", "string"))
-    ]
-    monkeypatch.setattr(onnx_runtime, "check_model", lambda *_: None)
-    monkeypatch.setattr(onnx_runtime, "open_session", lambda *_, **__: session)
-    onnx_runtime.answer({"do": "open", "where": "m.onnx", "device": "cpu", "threads": 1}, [b""])
-    assert not session.run.called

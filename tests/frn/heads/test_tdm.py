@@ -57,13 +57,6 @@ def by_hand(weights: ChannelWeights, support: Tensor, q: Tensor, label: int) -> 
     return (classes + network(weights.query, of_query)) / 2
 
 
-def test_weights_come_from_distances_to_the_mean_channel() -> None:
-    weights, (support, query) = lively(ChannelWeights(D)), episode()
-    with torch.no_grad():
-        expected = [[by_hand(weights, support, q, label) for q in query] for label in range(WAY)]
-        torch.testing.assert_close(weights(support, query), torch.stack([torch.stack(row) for row in expected]))
-
-
 def check(head: TDMFRNHead | TDMProtoHead, score: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
     """Compare a head with a function that scores one query against one class, given the channel weights."""
     lively(head.weights)

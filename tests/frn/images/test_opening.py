@@ -72,11 +72,6 @@ def test_heic_without_the_extra_is_refused_with_the_install_command(monkeypatch:
         open_image(HEIC)
 
 
-def test_transparency_becomes_white(tmp_path: Path) -> None:
-    opened = open_image(save(tmp_path / "x.png", Image.new("RGBA", (4, 4), (0, 0, 0, 0))))
-    assert np.asarray(opened).min() == 255
-
-
 def test_only_the_first_frame_counts(tmp_path: Path) -> None:
     frames = [Image.new("RGB", (8, 8), colour) for colour in ("red", "blue")]
     path = save(tmp_path / "x.gif", frames[0], save_all=True, append_images=frames[1:])
@@ -119,12 +114,6 @@ def test_crop_is_within_a_grey_level_of_torchvision() -> None:
             theirs = Compose([Resize([92, 92] if square else 92), CenterCrop(84)])(image)
             ours = EvaluationTransform(size=84, resize=92, square=square)(image)
             assert np.abs(ours.astype(int) - np.asarray(theirs)).max() <= 1, (width, height, square)
-
-
-def test_image_with_the_model_input_size_is_unchanged_without_resize() -> None:
-    pixels = np.random.default_rng(0).integers(0, 255, (32, 32, 3), dtype=np.uint8)
-    assert np.array_equal(EvaluationTransform(size=32)(Image.fromarray(pixels)), pixels)
-    assert EvaluationTransform(size=32)(Image.new("RGB", (64, 50))).shape == (32, 32, 3)
 
 
 def test_strip_is_cropped_before_it_is_enlarged() -> None:

@@ -19,19 +19,12 @@ from frn.features.extractor import Embedded, Extractor
 from frn.features.feature_cache import FeatureStore, Maps, content_key
 from frn.heads.frn import FRNHead
 from frn.images.opening import open_image
-from frn.images.transforms import EvaluationTransform
 from frn.inference.classifier import Classifier, Prediction
-from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model
 from frn.models.zoo import shipped_extractors, shipped_models
 from frn.projects.session import Support
 from frn.ridge.enrolment import ClassScorer, energy, enroll
-
-
-def model_of(method: str = "frn") -> Model:
-    torch.manual_seed(0)
-    config = ModelConfig(backbone="conv4", method=method, last_pool=False, transform=EvaluationTransform(size=32))
-    return Model(config).eval()
+from tests.models import small_model
 
 
 def extractor_of(model: Model) -> Extractor:
@@ -47,7 +40,7 @@ def members(folder: Path) -> dict[str, list[Path]]:
 
 
 def test_errors_and_probabilities_equal_the_torch_model(moths: Path) -> None:
-    model = model_of()
+    model = small_model()
     classes = {
         name: paths[: 2 + i] for i, (name, paths) in enumerate(members(moths / "test").items())
     }  # classes of different sizes
@@ -79,7 +72,7 @@ def test_errors_and_probabilities_equal_the_torch_model(moths: Path) -> None:
 
 def test_stored_head_is_used_until_the_classes_change(moths: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     classes = {name: paths[:3] for name, paths in members(moths / "test").items()}
-    extractor = extractor_of(model_of())
+    extractor = extractor_of(small_model())
     first, again, changed = Classifier(extractor), Classifier(extractor), Classifier(extractor)
     first.enroll(classes)
     monkeypatch.setattr("frn.inference.enrollment.tune_classes", lambda pools, prior: (prior.head(7), [0.0] * 5))
@@ -96,7 +89,7 @@ def test_broken_files_are_returned_and_the_rest_of_the_class_is_enrolled(
     good = members(moths / "test")["moth 40"][:3]
     text = tmp_path / "text.png"
     text.write_text("no picture")
-    classifier = Classifier(extractor_of(model_of()))
+    classifier = Classifier(extractor_of(small_model()))
     broken = classifier.enroll({"moth": [text, *good, truncated_jpeg]})
     assert [str(error).split(":")[0] for error in broken] == [str(text), str(truncated_jpeg)]
     (_, answer), (_, failure) = classifier.classify([good[0], text])
@@ -147,7 +140,7 @@ def test_next_photos_are_embedded_while_the_current_ones_are_used(
     moths: Path, monkeypatch: pytest.MonkeyPatch, announced: bool
 ) -> None:
     """If reading may stop between two files, nothing is read ahead."""
-    extractor = extractor_of(model_of())
+    extractor = extractor_of(small_model())
     seen, twice, run = [], threading.Event(), extractor.session.run
 
     def watched(inputs: dict[str, Maps]) -> Maps:
@@ -168,7 +161,7 @@ def test_next_photos_are_embedded_while_the_current_ones_are_used(
 
 @pytest.mark.parametrize("count", [2, 5])
 def test_example_is_classified_by_leave_one_out_in_any_batch(moths: Path, count: int) -> None:
-    model = model_of()
+    model = small_model()
     classes = {name: paths[:count] for name, paths in members(moths / "test").items()}
     name, (asked, *rest) = next(iter(classes.items()))
     whole = Classifier(extractor_of(model))
@@ -192,7 +185,7 @@ def test_example_is_classified_by_leave_one_out_in_any_batch(moths: Path, count:
 
 def test_the_only_example_of_a_class_is_not_explained_by_itself(moths: Path) -> None:
     classes = {name: paths[:1] for name, paths in members(moths / "test").items()}
-    classifier = Classifier(extractor_of(model_of()))
+    classifier = Classifier(extractor_of(small_model()))
     classifier.enroll(classes)
     name, (asked,) = next(iter(classes.items()))
     ((_, answer),) = classifier.classify([asked])
@@ -201,7 +194,7 @@ def test_the_only_example_of_a_class_is_not_explained_by_itself(moths: Path) -> 
 
 
 def test_calibration_is_repeated_only_after_a_change(moths: Path) -> None:
-    classifier = Classifier(extractor_of(model_of()))
+    classifier = Classifier(extractor_of(small_model()))
     classifier.enroll({name: paths[:3] for name, paths in members(moths / "test").items()})
     before = classifier.calibration
     assert classifier.calibration is before
@@ -213,7 +206,7 @@ def test_calibration_is_repeated_only_after_a_change(moths: Path) -> None:
 
 def test_photos_marked_as_no_class_are_used_in_the_calibration(moths: Path) -> None:
     (_, first), (_, second), (_, others), *_ = members(moths / "test").items()
-    classifier = Classifier(extractor_of(model_of()))
+    classifier = Classifier(extractor_of(small_model()))
     classifier.enroll({"a": first[:4], "b": second[:4]})
     state, plain = classifier.state, classifier.calibration
     known = [Support.of(path, content_key(path.read_bytes())) for path in others[:5]]
@@ -240,7 +233,7 @@ def answered(found: list[tuple[Path, Prediction | FrnError]]) -> list[Prediction
 
 def test_photos_refine_the_classes_only_if_requested(moths: Path) -> None:
     homes = members(moths / "test")
-    classifier = Classifier(extractor_of(model_of()))
+    classifier = Classifier(extractor_of(small_model()))
     classifier.enroll({name: paths[:2] for name, paths in homes.items()})
     example, *queries = [next(iter(homes.values()))[0], *(path for paths in homes.values() for path in paths[-2:])]
     plain = answered(list(classifier.classify([example, *queries])))
@@ -265,7 +258,7 @@ def test_photos_refine_the_classes_only_if_requested(moths: Path) -> None:
 
 def test_only_classes_of_two_or_more_photos_are_left_out(moths: Path) -> None:
     homes = list(members(moths / "test").items())[:3]
-    classifier = Classifier(extractor_of(model_of()))
+    classifier = Classifier(extractor_of(small_model()))
     classifier.enroll({name: paths[:count] for (name, paths), count in zip(homes, (1, 2, 2), strict=True)})
     names = [name for name, _ in homes]
     assert {name: len(shares) for name, shares in classifier.leave_one_out.items()} == {names[1]: 2, names[2]: 2}
@@ -283,7 +276,7 @@ def test_repeated_and_broken_photos_of_an_empty_class_are_named(moths: Path, tmp
     broken, copied = tmp_path / "broken.jpg", tmp_path / "copy.jpg"
     broken.write_text("no picture")
     copied.write_bytes(first[0].read_bytes())
-    classifier = Classifier(extractor_of(model_of()))
+    classifier = Classifier(extractor_of(small_model()))
     notes = classifier.enroll({"a": [*first[:2], copied], "b": [broken, *second[:2]]})
     assert [str(note).partition(" in a known")[0] for note in notes] == [
         f"{broken}: is not an image",
@@ -317,7 +310,7 @@ def test_near_copies_in_a_class_count_once(
     moths: Path, tmp_path: Path, change: Callable[[Image.Image], Image.Image]
 ) -> None:
     first, second, *_ = members(moths / "test").values()
-    copied, extractor, store = tmp_path / "copy.jpg", extractor_of(model_of()), FeatureStore(tmp_path / "features")
+    copied, extractor, store = tmp_path / "copy.jpg", extractor_of(small_model()), FeatureStore(tmp_path / "features")
     change(Image.open(first[0])).save(copied, quality=95)
     plain = Classifier(extractor)
     plain.enroll({"a": first[:3], "b": second[:3]})
@@ -336,7 +329,7 @@ def test_a_photo_in_two_classes_is_named_and_used_in_neither(
     moths: Path, tmp_path: Path, change: Callable[[Image.Image], Image.Image] | None
 ) -> None:
     first, second, *_ = members(moths / "test").values()
-    twice, extractor, store = tmp_path / "twice.jpg", extractor_of(model_of()), FeatureStore(tmp_path / "features")
+    twice, extractor, store = tmp_path / "twice.jpg", extractor_of(small_model()), FeatureStore(tmp_path / "features")
     if change is None:
         twice.write_bytes(first[1].read_bytes())
     else:
@@ -355,7 +348,7 @@ def test_changed_photos_of_a_project_are_named_and_used_as_they_are(moths: Path,
     photos = [tmp_path / "1.jpg", tmp_path / "2.jpg"]
     for photo, source in zip(photos, first, strict=False):
         photo.write_bytes(source.read_bytes())
-    classifier = Classifier(extractor_of(model_of()))
+    classifier = Classifier(extractor_of(small_model()))
     classifier.enroll({"a": photos, "b": second[:2]})
     state = replace(classifier.state, threshold=0.25)
     assert classifier.enroll_state(state) == []
@@ -367,7 +360,7 @@ def test_changed_photos_of_a_project_are_named_and_used_as_they_are(moths: Path,
     assert classifier.state.classes[0].supports[0].key == content_key(first[5].read_bytes())
     photos[0].write_bytes(second[0].read_bytes()[:100])
     other = Support(tmp_path / "gone.jpg", "0" * 32, 1, 1)
-    told = list(map(str, Classifier(extractor_of(model_of())).enroll_state(replace(state, others=(other,)))))
+    told = list(map(str, Classifier(extractor_of(small_model())).enroll_state(replace(state, others=(other,)))))
     assert len(told) == 2  # nothing claims that the broken photo is used
     assert told[0].startswith(f"{photos[0]}: ")
     assert told[1] == f"photos of no class: 1 of 1 photos is missing and not used. The first: {other.path}"
@@ -382,7 +375,7 @@ def test_changed_photos_of_a_project_are_named_and_used_as_they_are(moths: Path,
 
 def test_near_copies_of_examples_are_named(moths: Path) -> None:
     first, second, *_ = members(moths / "test").values()
-    classifier = Classifier(extractor_of(model_of()))
+    classifier = Classifier(extractor_of(small_model()))
     classifier.enroll({"a": first[:2], "b": second[:2]})
     copied, other = (found for _, found in read(classifier, [second[1], first[7]]))
     answer = classifier.predict(copied.maps, "another key", copied.look)
@@ -396,7 +389,7 @@ def test_near_copies_of_examples_are_named(moths: Path) -> None:
 
 
 def test_nothing_can_be_scored_without_classes() -> None:
-    classifier = Classifier(extractor_of(model_of()))
+    classifier = Classifier(extractor_of(small_model()))
     for ask in (lambda: classifier.scorer, lambda: classifier.calibration):
         with pytest.raises(FrnError, match=r"^no classes yet: enroll some first"):
             ask()

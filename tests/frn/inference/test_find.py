@@ -177,6 +177,7 @@ def test_one_box_per_class_finds_the_others_and_a_project_keeps_them(
     assert "3 photos, 2 of them classified now" in resumed.stdout.replace("\n", " ")
 
 
+@pytest.mark.nightly
 def test_all_finds_every_subject(photos: dict[str, list[tuple[Path, Box]]], tmp_path: Path) -> None:
     rows = [f"{path},{name},{','.join(map(str, box))}" for name, own in photos.items() for path, box in own]
     (table := tmp_path / "classes.csv").write_text("\n".join(["path,label,x,y,width,height", *rows]))
@@ -193,6 +194,7 @@ def test_all_finds_every_subject(photos: dict[str, list[tuple[Path, Box]]], tmp_
     assert all(answer["image"].startswith(f"{path}#xywh=") for answer in answers)
 
 
+@pytest.mark.nightly
 def test_the_library_finds_subjects_in_files_and_in_memory(
     photos: dict[str, list[tuple[Path, Box]]], tmp_path: Path
 ) -> None:
@@ -230,6 +232,7 @@ def test_a_box_on_something_else_is_named(photos: dict[str, list[tuple[Path, Box
     assert re.findall(r"check the box (\S+ \S+)", said) == ["moth 1/2.png#xywh=" + rows[7].split(",", 2)[2]]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("small", [True, False])
 def test_auto_searches_if_subjects_are_small(
     photos: dict[str, list[tuple[Path, Box]]], tmp_path: Path, small: bool

@@ -79,19 +79,6 @@ def test_line_is_written_as_soon_as_it_is_added(tmp_path: Path) -> None:
             assert path.read_bytes().count(b"\n") == number + 1
 
 
-def test_results_file_is_replaced_on_request_but_a_photo_never(tmp_path: Path) -> None:
-    path = tmp_path / "r.jsonl"
-    path.write_text("of others")
-    with ResultsFile(path, "a", replace=True) as results:
-        add(results, "x")
-    assert path.read_text().startswith('{"image": "x"')
-    path.write_bytes(b"\xff\xd8\xff\xe0 photo")
-    for resume in (True, False):
-        with pytest.raises(FrnError, match="is a photo"):
-            ResultsFile(path, "a", resume=resume, replace=not resume)
-    assert path.read_bytes() == b"\xff\xd8\xff\xe0 photo"
-
-
 def test_lines_carry_the_content_key_and_can_be_removed(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     with ResultsFile(path, "a") as file:

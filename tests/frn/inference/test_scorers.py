@@ -30,6 +30,7 @@ from frn.models.model import Model, load_model, save_model
 from frn.projects.session import Support, build_state
 from tests.commands import frn
 from tests.frn.heads.test_deepemd import needs_pot
+from tests.models import small_model
 
 NO_RUNTIME: Any = None
 METHODS = [name for name in HEADS if name not in ("frn", "deepemd", *CLASSICAL)]
@@ -37,9 +38,7 @@ METHODS = [name for name in HEADS if name not in ("frn", "deepemd", *CLASSICAL)]
 
 
 def save(method: str, folder: Path) -> Path:
-    torch.manual_seed(0)
-    config = ModelConfig(backbone="conv4", method=method, last_pool=False, transform=EvaluationTransform(size=32))
-    save_model(Model(config).eval(), folder / f"{method}.safetensors")
+    save_model(small_model(method), folder / f"{method}.safetensors")
     return folder / f"{method}.safetensors"
 
 

@@ -78,12 +78,6 @@ def test_a_method_has_its_own_auxiliary_loss() -> None:
         assert RunOptions(preset=preset, method=method).overridden().aux == aux
 
 
-def test_a_run_in_python_needs_no_callbacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("frn.training.launch.DEMO_CLASSES", {"train": 4, "val": 5, "test": 5})
-    options = RunOptions(preset="demo", out=tmp_path / "run", epochs=1, way=4, shot=1, queries=5, device="cpu")
-    assert prepare_run(options).train().finished
-
-
 def test_retired_settings_of_an_earlier_run_are_ignored(tmp_path: Path) -> None:
     changed = find_preset("cifar-fs-conv4")
     RunFolder(tmp_path).write_config(
