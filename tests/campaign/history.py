@@ -125,7 +125,7 @@ class App:
         async def work(_: Controller) -> None:
             controller.query.clear()
             controller._synced = controller._renewed = None  # as after an edit
-            await controller.sync()
+            await controller.settle()  # on a busy machine, the search of the examples takes several calls
             await controller.ask(list(map(str, paths)))
 
         failed, names = self.do(work), controller.names

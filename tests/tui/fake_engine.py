@@ -172,6 +172,7 @@ class FakeEngine(EngineClient):
         centre: list[float],
         framed: bool,
         subject: list[int],
+        views: bool,
         cell: list[int],
         colours: int,
         palette: str,
@@ -264,6 +265,7 @@ class FakeEngine(EngineClient):
         return {
             "sentence": "why it is so",
             "grid": [2, 3],
+            "views": False,
             "shares": [0.1, 0.1, 0.1, 0.1, 0.5, 0.1],
             "parts": [{"box": [1 / 3, 0.5, 1 / 3, 0.5], "share": 0.5}],
             "classes": [rebuilt(entry) for entry in self.classes["classes"] if entry["supports"]][:2],

@@ -4,6 +4,7 @@ import hashlib
 import os
 import shutil
 import sqlite3
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -95,13 +96,21 @@ def test_stored_form_depends_on_names_order_photos_and_model(
     assert opened(load_extractor("resnet12-small"), store, state, monkeypatch) is None
 
 
-def test_files_are_opened_again_only_after_a_change(extractor: Extractor, moths: Path, tmp_path: Path) -> None:
+def test_files_are_opened_again_only_after_a_change(
+    extractor: Extractor, moths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store, path = FeatureStore(tmp_path / "features.sqlite"), tmp_path / "a.png"
     one, two = (sorted((moths / "test" / name).iterdir())[0].read_bytes() for name in ("moth 40", "moth 41"))
     path.write_bytes(one)
     os.utime(path, ns=(1, 1))
     (young,) = extractor.keys([path], store)
     assert store.key_of(path, stamp_of(path) or "") is None  # another change could have the same time
+    now = time.time_ns()
+    monkeypatch.setattr("time.time_ns", lambda: now)
+    for changed, moved, is_kept in ((3, 9, False), (9, 3, False), (3 + 1e-9, 9, True), (9, 3 + 1e-9, True)):
+        stamp = f"1 2 {now - round(changed * 10**9)} {now - round(moved * 10**9)}"
+        store.keep_key(path, stamp, "old")
+        assert store.key_of(path, stamp) == ("old" if is_kept else None)
     store.keep_key(path, "1 2 3 4", "known")
     assert store.key_of(path, "1 2 3 4") == "known"
     assert store.key_of(path, "1 2 3 5") is None

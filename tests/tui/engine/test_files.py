@@ -218,6 +218,11 @@ def test_a_project_with_second_looks_gets_the_same_answers_in_the_app(
         answers = engine.ask("query", paths=list(map(str, queries))).told("answer")
         shown = [max(score["probability"] for score in answer["scores"]) for answer in answers]
         predictions = [each for _, each in classifier.classify(queries) if isinstance(each, Prediction)]
+        (alone,) = engine.ask("query", paths=[str(queries[0])]).told("answer")
+        why = engine.done("explain", path=str(queries[0]))
+        assert alone["views"] == why["views"] == {0.0: False, 2.0: True}.get(sure, why["views"])
+        (grid,) = {np.shape(map_) for map_ in alone["maps"].values()}
+        assert grid == tuple(why["grid"])
         assert shown == pytest.approx([max(each.probabilities.values()) for each in predictions], abs=1e-4)
 
 

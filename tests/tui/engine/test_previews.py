@@ -49,6 +49,9 @@ def test_a_preview_is_the_whole_frame_of_the_file(engine: Engine, wide: Path) ->
     assert seen[5, 0].tolist() == pytest.approx([200, 0, 0], abs=4)
     assert seen[5, 20].tolist() == pytest.approx([0, 200, 0], abs=4)
     assert seen[5, 39].tolist() == pytest.approx([0, 0, 200], abs=4)
+    assert answer["crop"][0] > 0
+    of_views = engine.done("preview", path=str(wide), columns=40, rows=20, views=True)
+    assert of_views["crop"] == [0, 0, 1, 1]
 
 
 @pytest.mark.parametrize("room", [(1, 1), (7, 90), (84, 20)])

@@ -207,6 +207,8 @@ class Answer(TypedDict):
     """
     nearest: NotRequired[str]
     """Key of the example that the most likely class rebuilds most of the photo from."""
+    views: NotRequired[bool]
+    """Whether a second look decided, so that error maps cover the whole photo."""
     box: NotRequired[list[int]]
     """Box of the subject that was classified, if subjects are searched for: left, top, width and height."""
     known: NotRequired[float]
@@ -262,6 +264,8 @@ class Why(TypedDict):
     sentence: str
     grid: list[int]
     """Height and width of the grid of cells."""
+    views: bool
+    """Whether the grid covers whole photos, because a second look decided."""
     shares: list[float]
     """Share of each cell in the decision."""
     parts: list[DecidingPart]
@@ -345,6 +349,8 @@ class RenderPreview(Request[Picture], op="preview", queue="files"):
     """Draw a frame around the subject or, without one, around the network's crop."""
     subject: list[int] = field(default_factory=list)
     """Left, top, width and height in pixels of the part that the network sees in place of the whole photo."""
+    views: bool = False
+    """Whether a second look saw the photo, so that it saw all of it."""
     cell: list[int] = field(default_factory=lambda: [1, 2])
     """Width and height of a cell in pixels; only their ratio matters for characters."""
     colours: int = 256

@@ -110,6 +110,7 @@ class PicturePane(Vertical):
                 heat if is_map else None,
                 framed=heat is not None or bool(subject),
                 subject=subject,
+                views=bool(answer and answer.get("views")),
             )
 
     def show_class(self, class_id: int) -> None:
@@ -164,7 +165,7 @@ class LargeView(Horizontal):
         subject = subject_in(answer)
         self.photo.show(answer["path"] if answer and scores else "", framed=bool(subject), subject=subject)
         path, inside = close_up(answer["path"] if answer and heat else "", subject)
-        self.map.show(path, "blend", heat, subject=inside)
+        self.map.show(path, "blend", heat, subject=inside, views=bool(answer and answer.get("views")))
         self.near.show(close_up(nearest, found)[0] if scores else "")
         near_title = f"nearest: {'/'.join(nearest.split('/')[-2:])}"
         map_title = f"coloured: unlike any {best}" * bool(heat)

@@ -62,7 +62,7 @@ class WhyScreen(Dialog[str]):
 
     def begin(self) -> None:
         self.query_one("#why-sentence", Static).update(display_name(self.why["sentence"], 400))
-        self.photo.show(self.path, framed=True)
+        self.photo.show(self.path, framed=True, views=self.why["views"])
         self.action_part(1)
         self._turned()
 
@@ -74,7 +74,7 @@ class WhyScreen(Dialog[str]):
     def _turned(self) -> None:
         for number, preview in enumerate(self.examples):
             paths = self.rebuilt["examples"]
-            preview.show(paths[number] if number < len(paths) else "")
+            preview.show(paths[number] if number < len(paths) else "", views=self.why["views"])
         self.follow()
 
     def follow(self) -> None:

@@ -88,7 +88,7 @@ class Preview(Widget, can_focus=True):
         self.picture: Picture | None = None
         self.on_picture: Callable[[RenderPreview], object] = lambda request: None
         """Called with the request of each image that is shown."""
-        self._path, self._framed, self._subject = "", False, list[int]()
+        self._path, self._framed, self._subject, self._views = "", False, list[int](), False
         self._look: Look = "photo"
         self._heat: Heat | None = None
         self._wanted: RenderPreview | None = None
@@ -105,6 +105,7 @@ class Preview(Widget, can_focus=True):
         *,
         framed: bool = False,
         subject: Sequence[int] = (),
+        views: bool = False,
     ) -> None:
         """Show a photo; without a path, show nothing.
 
@@ -114,10 +115,12 @@ class Preview(Widget, can_focus=True):
             heat: error map, if `look` shows one.
             framed: draw a line around the subject or, without one, around the model's input.
             subject: left, top, width and height in pixels of the part that is the model's input.
+            views: whether the model sees all of it, in views.
         """
         if path != self._path:
             self._drawn = None
-        self._path, self._look, self._heat, self._framed, self._subject = path, look, heat, framed, list(subject)
+        self._path, self._look, self._heat = path, look, heat
+        self._framed, self._subject, self._views = framed, list(subject), views
         if not path:
             self.picture = None
         self.refresh()
@@ -129,7 +132,7 @@ class Preview(Widget, can_focus=True):
         if not self._path or self.mode == "none" or not all(self.size):
             return None
         columns, rows = (min(side, MAX_CELLS) for side in self.size)
-        look = self._look, self._heat, self.zoom, list(self.centre), self._framed, self._subject
+        look = self._look, self._heat, self.zoom, list(self.centre), self._framed, self._subject, self._views
         return RenderPreview(self._path, columns, rows, self.mode, *look, **graphics_of(self.app).wanted(self.mode))
 
     def provide(self, request: RenderPreview, picture: Picture | None) -> None:

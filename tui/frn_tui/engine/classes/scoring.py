@@ -82,6 +82,7 @@ def _answers(
             answer["maps"] = {}
         elif with_maps:
             decides, seen = classifier.answering(each)
+            answer["views"] = decides is not classifier
             heat = dict(zip(classifier.names, decides.error_maps(seen.maps, seen.key), strict=True))
             answer["maps"] = {str(entry.id): heat[entry.name].tolist() for entry in entries[:MAPPED]}
         yield answer
@@ -117,6 +118,7 @@ def explain_photo(classes: EnrolledClasses, request: ExplainPhoto, job: Job) -> 
     return Why(
         sentence=found.sentence(unknown=unknown),
         grid=[h, w],
+        views=decides is not classifier,
         shares=found.shares.ravel().tolist(),
         parts=[DecidingPart(box=list(part.box.within((h, w))), share=part.share) for part in found.parts()],
         classes=[rebuilt(one) for one in (found.best, found.other) if one is not None],

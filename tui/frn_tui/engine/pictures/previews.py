@@ -53,7 +53,8 @@ class Previews:
         pixels = np.asarray(Image.fromarray(photo).resize((width, height), Image.Resampling.LANCZOS, box=part))
         opened = self._models.opened
         subject = _subject(request.subject, size)
-        seen = (opened.transform if opened else NO_MODEL).seen(_pixels(subject, size))
+        transform = opened.transform if opened else NO_MODEL
+        seen = (transform.whole() if request.views else transform).seen(_pixels(subject, size))
         box = _within(_outside(seen, subject), view)
         if request.look != "photo" and request.heat is not None:
             pixels = paint(pixels, request.heat, box, bare=request.look == "map")
