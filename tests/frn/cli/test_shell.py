@@ -158,7 +158,6 @@ INPUTS = {
     "--classes",
     "--config",
     "--weights",
-    "--calibrate",
     "--photos",
 }
 """Options that name files to read."""

@@ -21,39 +21,6 @@ COCO = {
     ],
 }
 BOXED = {"jay": ["a.jpg#xywh=1,2,30,40"], "wren": ["a.jpg#xywh=0,0,7,10", "b.jpg"]}
-LABEL_STUDIO = [
-    {
-        "data": {"image": "/data/upload/1/0123abcd-a.jpg"},
-        "annotations": [
-            {
-                "result": [
-                    {
-                        "original_width": 200,
-                        "original_height": 100,
-                        "value": {"x": 10, "y": 20, "width": 50, "height": 50, "rectanglelabels": ["jay"]},
-                    }
-                ]
-            }
-        ],
-    },
-    {
-        "data": {"image": "/data/local-files/?d=b.jpg"},
-        "annotations": [
-            {"result": [{"value": {"choices": ["wren"]}}]},
-            {"was_cancelled": True, "result": [{"value": {"choices": ["jay"]}}]},
-        ],
-    },
-    {"data": {"image": "0123abcd-c.jpg"}, "annotations": []},
-]
-LABELME = {
-    "imagePath": "..\\a.jpg",
-    "shapes": [{"label": "jay", "points": [[11, 22], [1, 2]], "shape_type": "rectangle"}],
-    "flags": {"wren": True, "owl": False},
-}
-CVAT = """<annotations><version>1.1</version><image id="0" name="a.jpg" width="99" height="99">
-<box label="jay" xtl="1.0" ytl="2.0" xbr="31.0" ybr="42.0" occluded="0"/><tag label="wren"/>
-<polygon label="wren" points="3,4;9,4;9,10"/></image></annotations>"""
-
 
 VOC = """<annotation><folder>x</folder><filename>{}</filename><size><width>99</width></size>
 <object><name>jay</name><bndbox><xmin>1</xmin><ymin>2</ymin><xmax>31</xmax><ymax>42</ymax></bndbox></object>
@@ -80,8 +47,7 @@ def found(path: Path) -> dict[str, list[str]]:
     [
         ("annotations/instances.json", COCO, BOXED),
         ("_annotations.coco.json", COCO, BOXED),
-        ("result.json", LABEL_STUDIO, {"jay": ["a.jpg#xywh=20,20,100,50"], "wren": ["b.jpg"]}),
-        ("annotations.xml", CVAT, {"jay": ["a.jpg#xywh=1,2,30,40"], "wren": ["a.jpg", "a.jpg#xywh=3,4,6,6"]}),
+        ("a.xml", VOC.format("a.jpg"), {"jay": ["a.jpg#xywh=1,2,30,40"]}),
     ],
 )
 def test_exports_are_read_as_a_file_a_folder_and_a_zip(
@@ -94,16 +60,6 @@ def test_exports_are_read_as_a_file_a_folder_and_a_zip(
     assert found(root) == found(root / name) == found(tmp_path / "x.zip") == expected
     for photos in class_files(root).members.values():
         assert all(path.parent == root / "images" for path in photos)
-    unlabelled = class_files(root).skipped
-    assert unlabelled == ([f"{root / name}: 0123abcd-c.jpg is skipped: it has no label"] if "result" in name else [])
-
-
-def test_a_labelme_folder_has_a_file_per_photo(tmp_path: Path) -> None:
-    root = named(tmp_path / "x", {"images/a.json": LABELME, "images/b.json": {**LABELME, "imagePath": "b.jpg"}})
-    assert found(root / "images") == {
-        "jay": ["a.jpg#xywh=1,2,10,20", "b.jpg#xywh=1,2,10,20"],
-        "wren": ["a.jpg", "b.jpg"],
-    }
 
 
 def test_a_folder_of_pascal_voc_has_a_file_per_photo(tmp_path: Path) -> None:
@@ -132,7 +88,6 @@ def test_an_image_folder_of_hugging_face_is_a_table(tmp_path: Path, name: str) -
         ({"x.xml": VOC.replace("xmax", "right")}, "x.xml: its labels cannot be read ('xmax' is missing)"),
         ({"x.json": {**COCO, "annotations": []}}, "x.json: has no labelled photo"),
         ({"x.json": {**COCO, "images": [{"id": 7, "file_name": "a.jpg"}]}}, "(8 is missing). Export them again."),
-        ({"x.json": {**LABELME, "flags": {}, "shapes": [{"label": 5, "points": [[1, 2]]}]}}, "the label 5 is not text"),
     ],
 )
 def test_exports_that_cannot_be_read_give_one_line(tmp_path: Path, files: dict[str, Any], reason: str) -> None:
@@ -143,14 +98,14 @@ def test_exports_that_cannot_be_read_give_one_line(tmp_path: Path, files: dict[s
     assert len(str(told.value).splitlines()) == 1
 
 
-ENTITY = CVAT.replace("wren", "&x;").replace("<annotations>", '<!DOCTYPE a [<!ENTITY x "wren">]><annotations>')
+ENTITY = '<!DOCTYPE a [<!ENTITY x "wren">]>' + VOC.replace("jay", "&x;")
 
 
 @pytest.mark.parametrize("content", ["{}", "[]", "{", '{"shapes": 1}', "<a/>", ENTITY])
 def test_other_json_and_xml_is_not_an_export(tmp_path: Path, content: str) -> None:
     for name in ("x.json", "x.xml"):
         (tmp_path / name).write_text(content)
-        with pytest.raises(FrnError, match="is not a project, nor labels from COCO, Pascal VOC, Label Studio"):
+        with pytest.raises(FrnError, match="is not a project, nor labels in COCO or Pascal VOC"):
             class_files(tmp_path / name)
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from frn.errors import FrnError
-from frn.system import file_sets
 from frn.system.file_sets import MANIFEST, new_folder, read_member, write_set
 from tests.killing import killed_at
 from tests.system_calls import record
@@ -59,12 +58,7 @@ def test_readers_find_the_old_or_the_new_set_after_a_kill_at_any_step(tmp_path: 
     assert len(seen) == 2
 
 
-@pytest.mark.parametrize("exchange", [True, False])
-def test_only_listed_and_unchanged_files_are_replaced_or_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchange: bool
-) -> None:
-    if not exchange:
-        monkeypatch.setattr(file_sets, "_exchange", lambda *_: False)
+def test_only_listed_and_unchanged_files_are_replaced_or_removed(tmp_path: Path) -> None:
     out = tmp_path / "out"
     write_set(out, OLD)
     assert write_set(out, NEW) == ["below/c.onnx"]

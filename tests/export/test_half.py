@@ -1,4 +1,4 @@
-"""Smaller extractors made from the shipped model."""
+"""The shipped model with weights in half precision."""
 
 import hashlib
 import sys
@@ -8,10 +8,15 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+<<<<<<< HEAD:tests/export/test_quantise.py
 from frn_export.quantise import half, int8
 from onnx import TensorProto, numpy_helper
+=======
+from frn_export.graphs.builder import FLOAT, GraphBuilder
+from frn_export.half import half
+from onnx import TensorProto
+>>>>>>> c660f220 (Export without int8):tests/export/test_half.py
 
-from frn.errors import FrnError
 from frn.features.extractor import Extractor
 from frn.features.onnx_runtime import check_model
 from frn.images.opening import open_image
@@ -29,11 +34,6 @@ def features() -> bytes:
 def pixels(features: bytes, moths: Path) -> Pixels:
     transform = Extractor(features, "conv4").transform
     return np.stack([transform(open_image(path)) for path in sorted(moths.glob("val/*/*.png"))[::3]])
-
-
-@pytest.fixture(scope="module")
-def quantised(features: bytes, pixels: Pixels) -> bytes:
-    return int8(features, pixels)
 
 
 def cosine_distance(before: bytes, after: bytes, pixels: Pixels) -> float:
@@ -56,27 +56,8 @@ def test_only_weights_are_stored_in_half_precision(features: bytes) -> None:
     assert kinds.count((1, TensorProto.FLOAT)) == 4  # biases
 
 
-def test_int8_quarters_the_file_size_and_keeps_features_similar(
-    features: bytes, quantised: bytes, pixels: Pixels
-) -> None:
-    assert len(quantised) <= 0.3 * len(features)
-    assert cosine_distance(features, quantised, pixels) <= 7e-3
-
-
-def test_int8_weights_have_a_scale_per_channel_and_seven_bits(quantised: bytes) -> None:
-    tensors = {t.name: numpy_helper.to_array(t) for t in onnx.load_model_from_string(quantised).graph.initializer}
-    weights = {name: array for name, array in tensors.items() if array.dtype == np.int8 and array.ndim == 4}
-    assert len(weights) == 4
-    for name, array in weights.items():
-        stem = name.removesuffix("_quantized")
-        assert tensors[f"{stem}_scale"].shape == (64,)
-        assert not tensors[f"{stem}_zero_point"].any()
-        assert np.abs(array.astype(int)).max() <= 64
-
-
-@pytest.mark.parametrize("precision", ["fp16", "int8"])
-def test_quantising_keeps_names_shapes_and_metadata(features: bytes, quantised: bytes, precision: str) -> None:
-    smaller = half(features) if precision == "fp16" else quantised
+def test_half_precision_keeps_names_shapes_and_metadata(features: bytes) -> None:
+    smaller = half(features)
     assert check_model(smaller, "smaller") == check_model(features, "before")
     before, after = onnx.load_model_from_string(features), onnx.load_model_from_string(smaller)
     onnx.checker.check_model(after, full_check=True)
@@ -87,36 +68,36 @@ def test_quantising_keeps_names_shapes_and_metadata(features: bytes, quantised: 
         assert text.encode() not in smaller
 
 
-def test_int8_prints_nothing_and_leaves_no_files(
-    features: bytes, pixels: Pixels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    int8(features, pixels[:3])
-    assert list(tmp_path.iterdir()) == []
-    assert capfd.readouterr() == ("", "")
-
-
-def test_a_separate_process_writes_the_same_bytes_without_torch(
-    features: bytes, quantised: bytes, pixels: Pixels, tmp_path: Path
-) -> None:
+def test_a_separate_process_writes_the_same_bytes_without_torch(features: bytes, tmp_path: Path) -> None:
     code = (
-        "import hashlib, sys; import numpy as np; from frn_export.quantise import half, int8\n"
-        "data, pixels = open(sys.argv[1], 'rb').read(), np.load(sys.argv[2])\n"
-        "print(*(hashlib.sha256(d).hexdigest() for d in (half(data), int8(data, pixels))), 'torch' in sys.modules)"
+        "import hashlib, sys; from frn_export.half import half\n"
+        "print(hashlib.sha256(half(open(sys.argv[1], 'rb').read())).hexdigest(), 'torch' in sys.modules)"
     )
     (tmp_path / "features.onnx").write_bytes(features)
-    np.save(tmp_path / "pixels.npy", pixels)
-    words = [sys.executable, "-c", code, str(tmp_path / "features.onnx"), str(tmp_path / "pixels.npy")]
+    words = [sys.executable, "-c", code, str(tmp_path / "features.onnx")]
     result = processes.run(words, check=True)
-    expected = [hashlib.sha256(data).hexdigest() for data in (half(features), quantised)]
-    assert result.stdout.split() == [*expected, "False"]
+    assert result.stdout.split() == [hashlib.sha256(half(features)).hexdigest(), "False"]
     assert result.stderr == ""
 
 
+<<<<<<< HEAD:tests/export/test_quantise.py
 def test_full_temporary_folder_gives_a_one_line_error(
     features: bytes, pixels: Pixels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
     with pytest.raises(FrnError, match=r"temporary files for int8 cannot be written .* set TMPDIR"):
         int8(features, pixels)
+=======
+def test_matrices_are_weights_but_vectors_and_other_constants_are_not() -> None:
+    graph = GraphBuilder()
+    matrix, vector = graph.constant(np.ones((4, 4), np.float32)), graph.constant(np.ones(4, np.float32))
+    whole = graph.constant(np.ones((4, 4), np.float32))
+    product = graph.node("MatMul", graph.node("Add", "images", whole), matrix)
+    graph.node("MatMul", product, vector, output="out")
+    model = graph.model({"images": (FLOAT, ("n", 4))}, {"out": (FLOAT, ("n",))}, {}, "small", kind="small")
+    smaller = onnx.load_model_from_string(half(model.SerializeToString()))
+    kinds = {tensor.name: tensor.data_type for tensor in smaller.graph.initializer}
+    assert kinds == {f"{matrix}_half": TensorProto.FLOAT16, vector: TensorProto.FLOAT, whole: TensorProto.FLOAT}
+    (cast,) = [node for node in smaller.graph.node if node.op_type == "Cast"]
+    assert (list(cast.input), list(cast.output), cast.name) == ([f"{matrix}_half"], [matrix], f"Cast_{matrix}")
+>>>>>>> c660f220 (Export without int8):tests/export/test_half.py
