@@ -1,17 +1,14 @@
 """Sets of files that appear in their folder completely or not at all, even if the program is killed.
 
-A new folder is filled under a temporary name next to its place, and renamed at the end. A folder without other files is
-exchanged in one system call on Linux. Otherwise all files are first written beside the old ones, then the manifest is
-renamed, then the files are: a reader that finds an old file takes the one beside it.
+A new folder is filled under a temporary name next to its place, and renamed at the end. In an existing one, all files
+are first written beside the old ones, then the manifest is renamed, then the files are: a reader that finds an old file
+takes the one beside it.
 """
 
 import contextlib
-import ctypes
 import hashlib
 import os
 import re
-import shutil
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -35,9 +32,6 @@ from frn.system.processes.locks import lock
 MANIFEST = "SHA256SUMS"
 """Name of the list of a set's files and their hashes, in the format of the program `sha256sum`."""
 MAX_MANIFEST = 1 << 20
-
-_AT_CWD, _EXCHANGE = -100, 2
-"""Constants of Linux's `renameat2`."""
 
 
 @contextlib.contextmanager
@@ -76,25 +70,12 @@ def write_set(folder: Path, files: Mapping[str, bytes], *, replace: bool = False
     earlier = _read_manifest(folder)
     stale = [name for name in earlier.keys() - files.keys() if _is_listed(folder, name, earlier)]
     files = {**files, MANIFEST: _manifest(files)}
-    if not folder.exists() or _is_exchangeable(folder, {*files, *stale}):
-        with _at_work(folder) as new:
+    if not folder.exists():
+        with new_folder(folder) as new:
             for name, data in files.items():
                 (new / name).parent.mkdir(parents=True, exist_ok=True)
                 (new / name).write_bytes(data)
-                if (folder / name).is_file():
-                    shutil.copymode(folder / name, new / name)
-            sync_tree(new)
-            if not folder.exists():
-                os.rename(new, folder)  # noqa: PTH104
-                return []
-            shutil.copymode(folder, new)
-            if _exchange(new, folder):
-                for path in list(new.rglob("*")):  # keep files that were added during the write
-                    name = path.relative_to(new).as_posix()
-                    if name not in {*files, *stale} and not path.is_dir():
-                        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                        path.rename(folder / name)
-                return sorted(stale)
+        return []
     with contextlib.ExitStack() as renames:  # the manifest is renamed first: from then on, the new set is complete
         for name, data in files.items():
             file = renames.enter_context(replacing(folder / name, replace=True))
@@ -175,25 +156,8 @@ def _at_work(path: Path) -> Iterator[Path]:
         raise FrnError(f"{path}: cannot be written ({error.strerror or error})") from error
 
 
-def _is_exchangeable(folder: Path, mine: set[str]) -> bool:
-    """Return whether a folder may be exchanged: it has only our files and is not a mount or the current folder."""
-    if os.path.ismount(folder) or os.path.samefile(folder, os.curdir):  # noqa: PTH121
-        return False
-    entries = [path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir()]
-    return bool(entries) and all(
-        path.relative_to(folder).as_posix() in mine and path.is_file() and not path.is_symlink() for path in entries
-    )
-
-
 def sync_tree(folder: Path) -> None:
     """Sync all files of a folder and their names, so that they survive a power cut."""
     for place, _, names in os.walk(folder):
         for name in (*names, "."):
             sync_path(Path(place, name))
-
-
-def _exchange(one: Path, other: Path) -> bool:
-    if sys.platform != "linux":
-        return False
-    rename = getattr(ctypes.CDLL(None), "renameat2", None)
-    return rename is not None and not rename(_AT_CWD, os.fsencode(one), _AT_CWD, os.fsencode(other), _EXCHANGE)
