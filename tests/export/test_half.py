@@ -8,14 +8,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-<<<<<<< HEAD:tests/export/test_quantise.py
-from frn_export.quantise import half, int8
-from onnx import TensorProto, numpy_helper
-=======
-from frn_export.graphs.builder import FLOAT, GraphBuilder
 from frn_export.half import half
 from onnx import TensorProto
->>>>>>> c660f220 (Export without int8):tests/export/test_half.py
 
 from frn.features.extractor import Extractor
 from frn.features.onnx_runtime import check_model
@@ -78,26 +72,3 @@ def test_a_separate_process_writes_the_same_bytes_without_torch(features: bytes,
     result = processes.run(words, check=True)
     assert result.stdout.split() == [hashlib.sha256(half(features)).hexdigest(), "False"]
     assert result.stderr == ""
-
-
-<<<<<<< HEAD:tests/export/test_quantise.py
-def test_full_temporary_folder_gives_a_one_line_error(
-    features: bytes, pixels: Pixels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
-    with pytest.raises(FrnError, match=r"temporary files for int8 cannot be written .* set TMPDIR"):
-        int8(features, pixels)
-=======
-def test_matrices_are_weights_but_vectors_and_other_constants_are_not() -> None:
-    graph = GraphBuilder()
-    matrix, vector = graph.constant(np.ones((4, 4), np.float32)), graph.constant(np.ones(4, np.float32))
-    whole = graph.constant(np.ones((4, 4), np.float32))
-    product = graph.node("MatMul", graph.node("Add", "images", whole), matrix)
-    graph.node("MatMul", product, vector, output="out")
-    model = graph.model({"images": (FLOAT, ("n", 4))}, {"out": (FLOAT, ("n",))}, {}, "small", kind="small")
-    smaller = onnx.load_model_from_string(half(model.SerializeToString()))
-    kinds = {tensor.name: tensor.data_type for tensor in smaller.graph.initializer}
-    assert kinds == {f"{matrix}_half": TensorProto.FLOAT16, vector: TensorProto.FLOAT, whole: TensorProto.FLOAT}
-    (cast,) = [node for node in smaller.graph.node if node.op_type == "Cast"]
-    assert (list(cast.input), list(cast.output), cast.name) == ([f"{matrix}_half"], [matrix], f"Cast_{matrix}")
->>>>>>> c660f220 (Export without int8):tests/export/test_half.py
