@@ -6,7 +6,6 @@ from typing import Any
 
 from frn_tui.engine.files import placing
 
-from frn.system import file_sets
 from tests.forks import ended, fork
 
 KILLED = 9
@@ -30,7 +29,6 @@ def killed_at(step: int, work: Callable[[], object]) -> bool:
 
         for name in STEPS:
             setattr(os, name, deadly(getattr(os, name)))
-        file_sets._exchange = deadly(file_sets._exchange)
         placing._rename_no_replace = deadly(placing._rename_no_replace)
         work()
 

@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from frn_export.difference import CLASSIFIER_TOLERANCE, Difference, compare_answers
+from frn_export.difference import Difference, compare_answers
 from frn_export.export import _class_error
 from frn_export.graphs.backbone import features_graph
 from frn_export.graphs.classifier import classifier_graph
 from frn_export.graphs.head import head_graph
 from frn_export.half import half
 from frn_export.parity import (
-    COARSE_TOLERANCE,
     HALF_TOLERANCE,
     compare_features,
     compare_head,
@@ -54,9 +53,9 @@ def classifier(moths: Path) -> Classifier:
     return enrolled
 
 
-def compare_classifier(classifier: Classifier, graph: bytes, allowed: float = CLASSIFIER_TOLERANCE) -> Difference:
+def compare_classifier(classifier: Classifier, graph: bytes) -> Difference:
     run = _class_error(graph, "classifier", classifier.extractor.transform)
-    return compare_answers(classifier, "classifier.onnx", run, allowed)
+    return compare_answers(classifier, "classifier.onnx", run)
 
 
 def test_an_export_equals_its_source() -> None:
@@ -104,7 +103,7 @@ def test_a_classifier_file_with_different_examples_is_refused(classifier: Classi
     other.enroll({home.name: sorted(home.iterdir())[6:7] for home in sorted((moths / "test").iterdir())})
     graph = classifier_graph(classifier.extractor.data, other.classes).SerializeToString()
     with pytest.raises(FrnError, match=r"classifier\.onnx differs"):
-        compare_classifier(classifier, graph, allowed=COARSE_TOLERANCE).require()
+        compare_classifier(classifier, graph).require()
 
 
 class Scaled(torch.nn.Module):
