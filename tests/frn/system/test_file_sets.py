@@ -96,7 +96,7 @@ def test_failed_write_keeps_the_old_set(tmp_path: Path, monkeypatch: pytest.Monk
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(FrnError, match=r"out: cannot be written \(No space left on device\)"):
+    with pytest.raises(FrnError, match=r"a\.onnx: cannot be written \(No space left on device\)"):
         write_set(tmp_path / "out", NEW)
     assert content(tmp_path / "out") == OLD
     assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
