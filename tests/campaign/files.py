@@ -201,7 +201,7 @@ def settings() -> Part:
     """Read the file and save it."""
     from frn_tui.settings.settings import Settings, settings_path
 
-    good = {"theme": "nord", "images": "half", "model": "", "threshold": 0.5, "keys": {"ask": "q"}, "recent": ["/a"]}
+    good = {"theme": "nord", "guided": True, "tile_width": 20, "recent": ["/a"]}
 
     def door(data: bytes, folder: Path) -> None:
         os.environ["FRN_STATE"] = str(folder)
@@ -211,23 +211,6 @@ def settings() -> Part:
         assert found.trouble or "/b" in found.recent
 
     return Part(5_000, damaging_json(good), door, refuses=False)
-
-
-def keys() -> Part:
-    """Read the user's own keys, and change one."""
-    from frn_tui.settings.keys import change_key, keys_path, read_own_keys
-
-    good = b'# mine\nask = "f9"\nundo = "ctrl+u,f8"\n'
-
-    def door(data: bytes, folder: Path) -> None:
-        os.environ["FRN_STATE"] = str(folder)
-        keys_path().write_bytes(data)
-        refused = change_key("ask", "f7")
-        own, reports = read_own_keys()
-        assert refused or reports or own["ask"] == "f7"
-        assert not any("\n" in line for line in (refused, *reports))
-
-    return Part(5_000, damaging([good, b"x = " + b"[" * 3_000], changes=TEXT), door, refuses=False)
 
 
 def packages() -> Part:
@@ -266,7 +249,7 @@ def journals() -> Part:
     state = {"classes": [{"id": 1, "name": "x", "supports": [support]}], "threshold": None, "next_id": 2}
     good = {
         "format": "frn-journal", "version": 1, "process": 999_999_999, "born": None, "time": 5.0, "state": state,
-        "model": "conv4", "project": None, "adding": {"x": ["/b.jpg"]},
+        "model": "conv4", "project": None,
     }  # fmt: skip
 
     def door(data: bytes, folder: Path) -> None:

@@ -1,11 +1,11 @@
 """The Textual app: it starts the engine after the first paint, journals unsaved work, and ends cleanly."""
 
 import asyncio
+import gc
 import os
 from collections.abc import Iterable
 from functools import partial
-from time import monotonic
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from textual import events, on, work
 from textual.app import SystemCommand
@@ -18,14 +18,13 @@ from textual.theme import ThemeProvider
 from frn.models.zoo import DEFAULT_MODEL, assets_folder, named_extractors
 from frn_tui.client.client import EngineClient
 from frn_tui.client.file_requests import Recovered
-from frn_tui.client.protocol import MIRROR, SUFFIXES, VIEWS, EngineError, RenderPreview, split_suffix
+from frn_tui.client.protocol import MIRROR, SUFFIXES, VIEWS, RenderPreview, split_suffix
 from frn_tui.dialogs.dialogs import Choose
 from frn_tui.document.controller import Controller
-from frn_tui.document.photo_files import offer_left, settle
+from frn_tui.document.photo_files import settle
 from frn_tui.screens.workspace import Workspace
-from frn_tui.settings.keys import BOUND, read_own_keys
-from frn_tui.settings.settings import Images, Settings, state_folder
-from frn_tui.terminal import gc_policy
+from frn_tui.settings.keys import BOUND, shown_key
+from frn_tui.settings.settings import Settings, state_folder
 from frn_tui.terminal.modes import PIXELS, Mode, default_mode, palette_of
 from frn_tui.terminal.paths import absolute
 from frn_tui.terminal.pixels import Graphics
@@ -69,13 +68,13 @@ class FrnApp(CellApp):
         place: str | None = None,
         *,
         model: str | None = None,
-        images: Images | Mode = "auto",
+        images: Literal["auto"] | Mode = "auto",
         tta: str = "",
         engine: EngineClient | None = None,
     ) -> None:
         """Open a place, or the shipped samples; slow work starts after the first paint."""
         super().__init__()
-        self.place, self.model, self.tta = place, model, tta
+        self.place, self.model, self.images, self.tta = place, model, images, tta
         self.engine = engine or EngineClient(log=state_folder() / "engine.log")
         self.controller = Controller(self.engine)
         settings = Settings.read()
@@ -90,16 +89,13 @@ class FrnApp(CellApp):
             self.graphics.mode = "kitty"
         self.graphics.cell = cell_size() or self.graphics.cell
         self.graphics.plain = default_mode(os.environ, self.console.color_system)
-        if images == "auto" and not self.graphics.in_page:  # settings for a terminal do not apply to a page
-            images = settings.images
-        self.workspace = Workspace(self.controller, settings, images, self.graphics.mode_of(images))
+        self.workspace = Workspace(self.controller, settings, self.graphics.mode_of(images))
         self.context = self.workspace.context
         self.recovery = self.workspace.project_bar.recovery
         self._terminal = ""
         """Name that the terminal reports."""
         self._colours_asked = False
         self._leaving: Choose | None = None
-        self._last_input = monotonic()
         self._input = InputQueue(self, super().on_event)
         self._wanted: list[tuple[PicturesWanted, RenderPreview]] = []
         """Images that widgets still need."""
@@ -112,17 +108,10 @@ class FrnApp(CellApp):
         self._restore_signals = handle_signals(self._end_by)
         self.call_after_refresh(self._begin)
 
-    def _follow_keys(self) -> None:
-        if read_own_keys() != self.workspace.keys_read:
-            self.workspace.read_keys()
-            self.workspace.refresh_all()
-
     async def on_event(self, event: events.Event) -> None:
-        """Pass keys through a queue; record the time of the last key or mouse event."""
-        if isinstance(event, events.InputEvent | events.Paste):
-            if not self.is_running:  # at the end the screens are removed, and Textual fails
-                return
-            self._last_input = monotonic()
+        """Pass keys through a queue."""
+        if isinstance(event, events.InputEvent | events.Paste) and not self.is_running:
+            return  # at the end the screens are removed, and Textual fails
         if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
             await self._input.put(event)
         else:
@@ -191,7 +180,7 @@ class FrnApp(CellApp):
             self._tell_terminal(MORE_COLOURS + "\x1b[c")
         elif mode is not None:
             graphics.mode = mode
-            if self.workspace.images in ("auto", *PIXELS):
+            if self.images in ("auto", *PIXELS):
                 self.workspace.set_mode(mode)
 
     def on_resize(self, event: events.Resize) -> None:
@@ -208,13 +197,12 @@ class FrnApp(CellApp):
     def _begin(self) -> None:
         if not self.is_headless:  # a headless host manages its own garbage collector
             self._ask_terminal()
-            gc_policy.begin()
-            self.set_interval(gc_policy.IDLE, lambda: gc_policy.collect(monotonic() - self._last_input))
+            gc.freeze()  # what exists now stays
+            gc.enable()
             if os.isatty(0) or self.graphics.in_page:
                 self.set_interval(CHECK_INTERVAL, end_without_terminal)
         self.context.start(self._start)
         self.set_interval(CHECK_INTERVAL, self.recovery.keep)
-        self.set_interval(CHECK_INTERVAL, self._follow_keys)
         if self.context.settings.trouble:
             self.context.say(self.context.settings.trouble, severity="warning")
 
@@ -229,8 +217,6 @@ class FrnApp(CellApp):
             await opening
         if finished := await settle(self.controller):
             self.context.say(finished, severity="warning")
-        if said := await offer_left(self.controller, self.context.chosen):
-            self.context.say(said)
 
     async def _open_first_classes(self, left: Recovered | None) -> None:
         if self.place is not None:
@@ -254,14 +240,7 @@ class FrnApp(CellApp):
         self.context.say(f"the engine stopped and was restarted{log}", severity="warning")
 
     async def _open_first_model(self) -> None:
-        suffix = SUFFIXES[self.tta or "none"]
-        if self.model is None and self.context.settings.model:
-            try:
-                await self.controller.open_model(self.context.settings.model + suffix)
-                return
-            except EngineError as error:
-                self.context.say(f"{error}; using {DEFAULT_MODEL} instead", severity="warning")
-        await self.controller.open_model((self.model or DEFAULT_MODEL) + suffix)
+        await self.controller.open_model((self.model or DEFAULT_MODEL) + SUFFIXES[self.tta or "none"])
 
     @on(PicturesWanted)
     def want_pictures(self, event: PicturesWanted) -> None:
@@ -287,7 +266,7 @@ class FrnApp(CellApp):
         if self._leaving in self.screen_stack:
             return
         at_stake = self.workspace.project_bar.at_stake
-        if not at_stake or not (self.controller.adding or self.controller.session.state.classes):
+        if not at_stake or not self.controller.session.state.classes:
             await self._end()
             return
 
@@ -326,7 +305,7 @@ class FrnApp(CellApp):
         for name, key in BOUND.items():
             if not name.startswith(UNLISTED):
                 run = partial(self.workspace.action_do, name)
-                what = f"key {self.workspace.shown_key(name)}: {key.meaning}"
+                what = f"key {shown_key(name)}: {key.meaning}"
                 yield SystemCommand(name.replace("-", " ").capitalize(), what, run)
         yield SystemCommand("Model", "classify with another model", self._choose_model)
         plain, tta = split_suffix(self.controller.model_name)
@@ -335,12 +314,6 @@ class FrnApp(CellApp):
             told, name = ("off", plain) if on else ("on", plain + suffix)
             change = partial(self.context.start, self._change_model, name)
             yield SystemCommand(f"{title}: {told}", "classify each photo once" if on else what, change)
-
-    def action_settings(self) -> None:
-        if self.screen is self.workspace:
-            from frn_tui.screens.settings_menu import change_settings  # imported here: rarely used
-
-            self.context.start(change_settings, self.workspace, group="settings")
 
     def _choose_model(self) -> None:
         names = list(named_extractors())

@@ -52,7 +52,6 @@ async def test_a_save_that_fails_does_not_quit(drive: Drive, fake_engine: FakeEn
     [
         ("from photo", "classifier", "InferenceSession(/home/x)"),
         ("page", "page", "python -m http.server --directory /home/x"),
-        ("numpy", "arrays", "numpy.load(/home/x)"),
     ],
 )
 async def test_export_format_is_chosen_and_replaces_only_on_request(

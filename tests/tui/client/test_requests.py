@@ -12,7 +12,6 @@ import pytest
 from frn_tui.client.client import EngineClient
 from frn_tui.client.file_requests import ListFolder
 from frn_tui.client.protocol import INTERNAL, EmbedImages, EngineError, RenderPreview
-from frn_tui.engine.__main__ import BEHIND
 
 from tests import processes
 from tests.tui.client.conftest import MISCHIEF, Message, eventually, kill, play
@@ -50,7 +49,7 @@ def test_engine_threads_have_lower_priority_than_the_app(photos: Callable[..., l
         process = Path(f"/proc/{client.pid}")
         threads = [int(thread.name) for thread in (process / "task").iterdir()]
         assert len(threads) > 1
-        assert {os.getpriority(os.PRIO_PROCESS, thread) for thread in threads} == {min(own + BEHIND, 19)}
+        assert {os.getpriority(os.PRIO_PROCESS, thread) for thread in threads} == {min(own + 7, 19)}
 
     play(scenario)
 

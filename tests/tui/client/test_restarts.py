@@ -84,26 +84,6 @@ def test_a_killed_engine_is_replaced_with_its_model_and_classes(photos: Callable
     play(scenario, program=("-c", MISCHIEF))
 
 
-@pytest.mark.parametrize("others", ["", "slow "], ids=["quick", "slow"])
-def test_a_file_that_kills_the_engine_is_skipped_and_the_rest_continues(
-    photos: Callable[..., list[str]], others: str
-) -> None:
-    paths = photos(*(name if name == "poison" else others + name for name in (*"abcdef", "poison", *"ghi")))
-
-    async def scenario(client: EngineClient) -> None:
-        events: list[Message] = []
-        await client.call(EmbedImages(paths=paths), events.append)
-        told = [event for event in events if event["event"] == "embedded"]
-        assert [event["path"] for event in told] == paths
-        assert [event["path"] for event in told if "reason" in event] == [paths[6]]
-        assert "the engine stopped while reading this file" in told[6]["reason"]
-        progress = [event["done"] for event in events if event["event"] == "progress"]
-        assert progress == sorted(progress)
-        assert progress[-1] == 10
-
-    play(scenario, program=("-c", MISCHIEF))
-
-
 def test_cancelled_start_is_repeated_by_the_next_call(photos: Callable[..., list[str]]) -> None:
     async def scenario(client: EngineClient) -> None:
         kill(client)

@@ -26,15 +26,14 @@ def test_request_without_a_model_asks_for_one(bare: Engine, op: str, tmp_path: P
     assert "no model is loaded" in asked.reason
 
 
-@pytest.mark.parametrize("op", sorted(set(REQUESTS) - {"recover", "settle"}))
+@pytest.mark.parametrize("op", sorted(set(REQUESTS) - {"left", "recover", "settle"}))
 def test_missing_arguments_are_reported(engine: Engine, op: str) -> None:
     assert engine.ask(op).end["end"] == "failed"
     assert "internal error" not in engine.ask(op).reason
 
 
 def test_unusable_model_leaves_the_old_one_open(engine: Engine, tmp_path: Path) -> None:
-    told = engine.done("open_model", model="conv4")
-    assert (told["side"], told["grid"], told["d"]) == (32, [4, 4], 64)
+    engine.done("open_model", model="conv4")
     (tmp_path / "x.safetensors").touch()
     assert "frn export --model" in engine.ask("open_model", model=str(tmp_path / "x.safetensors")).reason
     assert "no such file" in engine.ask("open_model", model=str(tmp_path / "x.onnx")).reason

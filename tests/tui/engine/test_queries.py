@@ -61,19 +61,6 @@ def test_advice_is_that_of_the_library(engine: Engine, members: dict[str, list[P
     assert "add photos to moth 40: it has a single one" in engine.done("advise")
 
 
-def test_models_are_compared_by_leave_one_out(engine: Engine, members: dict[str, list[Path]]) -> None:
-    classes = {name: [str(path) for path in paths[:3]] for name, paths in members.items()}
-    asked = engine.ask("compare", classes=classes, models=["conv4"])
-    ((score,), photos) = asked.end["result"]["scores"], 3 * len(classes)
-    assert (score["model"], score["photos"]) == ("conv4", photos)
-    low, high = score["interval"]
-    assert 0 <= low <= score["right"] / photos <= high <= 1
-    assert score["bytes"] > 100_000
-    assert [event["done"] for event in asked.told("progress")] == [1]
-    assert asked.end["result"]["differing"] == []
-    assert "two photos" in engine.ask("compare", classes={"one": classes[min(classes)][:1]}, models=["conv4"]).reason
-
-
 def test_photos_judged_together_refine_the_classes_but_examples_are_unchanged(
     engine: Engine, members: dict[str, list[Path]]
 ) -> None:

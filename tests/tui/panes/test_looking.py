@@ -108,18 +108,6 @@ async def test_example_is_cropped_to_the_visible_part_in_one_step(driver: "Drive
     assert workspace.photos_pane.gallery.paths[0] == first
 
 
-async def test_query_pane_is_widened_by_key(driver: "Driver") -> None:
-    workspace = driver.app.workspace
-    query, photos = workspace.query_pane, workspace.photos_pane
-    assert abs(query.size.width - photos.size.width) <= 2
-    await driver.keys("tab", "right_parenthesis", "right_parenthesis")
-    assert query.size.width > 1.4 * photos.size.width
-    for _ in range(20):
-        await driver.pilot.press("left_parenthesis")
-    await driver.idle()
-    assert 15 <= query.size.width < photos.size.width
-
-
 @pytest.mark.parametrize("count", [1, 2, 6, 40, 10_000])
 @pytest.mark.parametrize("room", [(52, 35), (78, 19), (84, 56), (6, 3), (1, 1)])
 def test_tiles_are_as_large_as_possible(count: int, room: tuple[int, int]) -> None:

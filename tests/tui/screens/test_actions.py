@@ -12,8 +12,6 @@ from frn_tui.dialogs.picker import Picker
 from frn_tui.settings.keys import BOUND
 from frn_tui.settings.settings import Settings
 
-from frn.models.zoo import named_extractors
-
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -81,7 +79,7 @@ async def test_the_error_map_can_be_changed_by_key(driver: "Driver") -> None:
     await driver.keys("t")
     assert picture.smooth
     assert photos.gallery.view == "list"
-    workspace.set_images("none")
+    workspace.set_mode("none")
     await driver.keys("z")
     assert workspace.context.mode == picture.preview.mode == "none"
     assert workspace.has_class("-zoomed")
@@ -280,31 +278,6 @@ async def test_palette_lists_all_commands_and_models(
     await driver.type("resnet")
     assert app.controller.model_name == "resnet12"
     assert fake_engine.calls.count("open_model") == 2
-
-
-async def test_models_are_compared_on_the_classes_and_one_is_chosen(
-    driver: "Driver", lines: Callable[[Any], list[str]]
-) -> None:
-    controller = driver.app.controller
-    await driver.pilot.press("C")
-    await driver.until(lambda: isinstance(driver.app.screen, Choose))
-    await driver.pilot.pause()
-    text = "\n".join(lines(driver.app))
-    assert "3 photos with different answers" in text
-    first, second, *_ = named_extractors()
-    assert f"{first:<14} 100.0% (50 to 100%)  AUROC 0.80  3.0 ms  2.0 MB" in text
-    before = controller.model_name
-    other = second if before == first else first
-    await driver.type(other)
-    assert controller.model_name == other
-    await driver.keys("u")
-    assert controller.model_name == before
-    await driver.pilot.press("C")
-    await driver.until(lambda: isinstance(driver.app.screen, Choose))
-    await driver.type("different answers")
-    pane = driver.app.workspace.photos_pane
-    assert pane.gallery.paths == ["/photos/jay/jay-0.jpg", "/photos/owl/owl-0.jpg", "/photos/wren/wren-0.jpg"]
-    assert "photos on which the models disagree 3" in str(pane.border_title)
 
 
 async def test_classes_are_ordered_by_size_and_name_and_keep_their_numbers(

@@ -47,14 +47,3 @@ async def test_file_picker_starts_in_the_last_folder(driver: "Driver") -> None:
                 await driver.until(lambda: driver.app.screen.folder == "/photos/jay")  # type: ignore[attr-defined]
         folders.append(driver.app.workspace.context.browsed)
     assert folders == ["/photos/jay"] * 2
-
-
-async def test_focused_classes_pane_is_resized(driver: "Driver") -> None:
-    workspace = driver.app.workspace
-    workspace.focus_pane("classes")
-    before, share = workspace.classes_pane.outer_size.width, workspace.context.settings.query_share
-    await driver.keys("right_parenthesis", "right_parenthesis")
-    assert workspace.classes_pane.outer_size.width == before + 10
-    await driver.keys(*["left_parenthesis"] * 9)
-    assert workspace.classes_pane.outer_size.width == 20
-    assert workspace.context.settings.query_share == share

@@ -7,7 +7,6 @@ them.
 import difflib
 import itertools
 import os
-import re
 import string
 from collections.abc import Awaitable, Callable
 from itertools import groupby
@@ -18,7 +17,6 @@ import pytest
 from frn_tui.dialogs.dialogs import Page
 from frn_tui.dialogs.pages import KeysPage
 from frn_tui.screens.workspace import Workspace
-from frn_tui.settings.keys import BOUND, keys_path
 from rich.style import Style
 from textual.widgets import Input
 
@@ -170,20 +168,6 @@ async def test_screens_match_their_stored_text(
     await driver.idle()
     name = f"{scene.__name__.replace('_', '-')}-{size[0]}x{size[1]}"
     snapshot(driver.app, name if look == "dark" else f"{name}-{look}")
-
-
-async def test_help_shows_the_current_keys(
-    drive: "Drive", private_state: Path, lines: Callable[[Any], list[str]]
-) -> None:
-    keys_path().parent.mkdir(parents=True, exist_ok=True)
-    keys_path().write_text('ask = "Q"\nthreshold-down = "vertical_line,f7"\nclass-3 = "F"\n')
-    driver = await drive(size=(160, 80))
-    await driver.keys("question_mark")
-    text = "\n".join(lines(driver.app))
-    assert re.search(r" Q +classify photos", text)
-    assert not re.search(r" p +classify photos", text)
-    shown = sum(BOUND[name].meaning[:12] in text for name in BOUND)
-    assert shown > 25
 
 
 @pytest.mark.app(size=(80, 24))

@@ -1,7 +1,7 @@
 """Client of the engine process, which survives the engine's crashes.
 
 A file, the system or the app may kill the engine. Calls then fail instead of waiting on a dead pipe. The next call
-starts another engine with the same lock, model and classes, and the app is notified.
+starts another engine with the same model and classes, and the app is notified.
 """
 
 import asyncio
@@ -17,10 +17,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from frn.system.processes.messages import Message, convert, decode, encode
-from frn_tui.client.file_requests import LockProject
 from frn_tui.client.protocol import (
     INTERNAL,
-    AskClasses,
     EmbedImages,
     EngineError,
     OnEvent,
@@ -33,14 +31,10 @@ from frn_tui.client.protocol import (
 from frn_tui.terminal.pixels import next_number
 from frn_tui.terminal.rendered_picture import Picture
 
-CANCEL_TIMEOUT = 2.0
-"""Seconds that a cancelled request may continue before the engine is killed."""
-EXIT_TIMEOUT = 0.3
-"""Seconds that the engine has to exit."""
-REPLAYED = (LockProject, OpenModel, SetClasses)
+REPLAYED = (OpenModel, SetClasses)
 """Requests that a new engine receives first: the last successful one of each type."""
-CRASHED, ENDED = "crashed", "ended"
-"""Failure codes: the engine crashed during a request, or was killed because another request did not stop."""
+ENDED = "ended"
+"""Failure code: the engine was killed because another request did not stop."""
 ENVIRONMENT = {"OMP_WAIT_POLICY": "passive", "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
 """Settings of the engine's libraries: spinning threads would take the app's cores."""
 
@@ -61,9 +55,12 @@ class EngineClient:
         *,
         log: Path | None = None,
         program: Sequence[str] = ("-m", "frn_tui.engine"),
-        cancel_timeout: float = CANCEL_TIMEOUT,
+        cancel_timeout: float = 2.0,
     ) -> None:
-        """Set up the client. `log` receives the output of the engine's libraries; the other arguments are for tests."""
+        """Set up the client. `log` receives the output of the engine's libraries.
+
+        A cancelled request may continue for `cancel_timeout` seconds, before the engine is killed.
+        """
         self.on_restart: Callable[[], object] = lambda: None
         """Called after a new engine has replaced a dead one."""
         self.state: str = "not started"
@@ -82,7 +79,6 @@ class EngineClient:
 
     @property
     def pid(self) -> int | None:
-        """Process id of the engine while it runs."""
         return self._process.pid if self._process and self._process.returncode is None else None
 
     async def call(self, request: Request[Result], on_event: OnEvent | None = None) -> Result:
@@ -90,8 +86,6 @@ class EngineClient:
 
         Cancelling the waiting task cancels the request. Raises EngineError if the request fails or the engine dies.
         """
-        if isinstance(request, EmbedImages | AskClasses):
-            return cast(Result, await self._ask_for_files(request, on_event))
         try:
             result = await self._ask(request, on_event)
         except EngineError as error:
@@ -122,7 +116,7 @@ class EngineClient:
             self._process = None
 
     async def start(self) -> None:
-        """Start an engine with the last lock, model and classes. Raises EngineError if it cannot be started."""
+        """Start an engine with the last model and classes. Raises EngineError if it cannot be started."""
         if self.state == "closed":
             raise EngineError("the engine is closed")
         self.state = "starting"
@@ -163,7 +157,7 @@ class EngineClient:
         self._settle("dead")
         cause = f"signal {-status}" if status is not None and status < 0 else f"status {status}"
         reason = f"the engine stopped ({cause})"
-        self._fail_all(self._with_log(reason) if crashed else reason, CRASHED if crashed else ENDED)
+        self._fail_all(self._with_log(reason) if crashed else reason, "" if crashed else ENDED)
 
     def _settle(self, state: str) -> None:
         if self.state != "closed":
@@ -199,41 +193,6 @@ class EngineClient:
         except asyncio.CancelledError:
             self._cancel(number)
             raise
-
-    async def _ask_for_files(self, request: EmbedImages | AskClasses, on_event: OnEvent | None) -> None:
-        """Send a request about files; if one of them kills the engine, continue once with the others."""
-        paths, file_event = request.paths, "embedded" if isinstance(request, EmbedImages) else "answer"
-        answered = 0
-
-        def note(event: Message) -> None:
-            nonlocal answered
-            if event["event"] == file_event:
-                answered += 1
-            elif event["event"] == "progress":
-                event = {**event, "done": answered, "total": len(paths)}
-            if on_event:
-                on_event(event)
-
-        try:
-            await self._ask(request, note)
-            return
-        except EngineError as error:
-            rest = paths[answered:]
-            if error.code not in (CRASHED, ENDED) or not rest:
-                raise
-            # Files that the engine reads together, one of which may have crashed it
-            suspects = rest[:16] if error.code == CRASHED else []
-        for path in suspects:
-            try:
-                await self._ask(replace(request, paths=[path]), note)
-            except EngineError as error:  # the culprit crashes again when read alone
-                if error.code != CRASHED:
-                    raise
-                reason = f"{path}: the engine stopped while reading this file"
-                note({"event": file_event, "path": path, "reason": reason})
-                break
-        if rest := paths[answered:]:
-            await self._ask(replace(request, paths=rest), note)
 
     def _cancel(self, number: int) -> None:
         """Cancel a request; the engine is killed if it does not stop."""
@@ -288,11 +247,10 @@ def _fail(future: asyncio.Future[Any], error: Exception) -> None:
 
 
 async def _end(process: Process) -> None:
-    """Stop a process: close its input, and kill it after the timeout."""
     assert process.stdin is not None
     process.stdin.close()
     try:
-        await asyncio.wait_for(process.wait(), EXIT_TIMEOUT)
+        await asyncio.wait_for(process.wait(), 0.3)
     except TimeoutError:
         _kill(process)
         await process.wait()

@@ -32,9 +32,8 @@ from frn.system.processes.messages import convert
 from frn_tui.terminal.modes import Mode, Palette
 from frn_tui.terminal.rendered_picture import Picture
 
-INTERNAL, EXISTS, OPEN_ELSEWHERE, NOT_PLACED = "internal", "exists", "open_elsewhere", "not_placed"
-"""Failure codes: a bug; a file already exists; a project is open in another app; a photo could not be sorted."""
-"""Failure code: onnxruntime-web was not found."""
+INTERNAL, EXISTS, NOT_PLACED = "internal", "exists", "not_placed"
+"""Failure codes: a bug; a file already exists; a photo could not be sorted."""
 MAPPED = 12
 """Number of most likely classes whose error maps are sent with an answer."""
 
@@ -71,11 +70,6 @@ class Model(TypedDict):
     """The open model."""
 
     sha256: str
-    side: int
-    """Side of the network's crop, in pixels."""
-    grid: list[int]
-    """Height and width of a feature map."""
-    d: int
     bytes: int
     """Size of its file."""
     head: str
@@ -289,37 +283,6 @@ class GroupPhotos(Request[list[list[str]]], op="group", queue="compute"):
     """Group unlabelled photos into probable classes, the largest group first."""
 
     paths: list[str]
-
-
-class ModelScore(TypedDict):
-    """How well a model distinguishes the classes."""
-
-    model: str
-    right: int
-    """Examples classified correctly by leave-one-out."""
-    photos: int
-    interval: tuple[float, float]
-    """95% interval of their fraction, in [0, 1]."""
-    auroc: float | None
-    """Probability that an example has a larger `known` than a photo of an unknown class; None with one class."""
-    milliseconds: float
-    bytes: int
-
-
-class Compared(TypedDict):
-    """Results of several models on the same classes."""
-
-    scores: list[ModelScore]
-    differing: list[str]
-    """Paths of examples on which they disagree."""
-
-
-class CompareModels(Request[Compared], op="compare", queue="compute"):
-    """Score every example by leave-one-out with each of several models. Events: `progress` {done, total}."""
-
-    classes: dict[str, list[str]]
-    """Paths of the examples by class."""
-    models: list[str]
 
 
 class Heat(TypedDict):

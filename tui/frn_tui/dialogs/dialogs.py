@@ -11,7 +11,7 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen, ScreenResultType
 from textual.strip import Strip
 from textual.widgets import Input, OptionList, Static
@@ -102,10 +102,6 @@ class AskText(Dialog[str | None]):
         self.dismiss(event.value)
 
 
-FEW = 6
-"""Number of options from which on they can be filtered."""
-
-
 class Choose(Dialog[int | None]):
     """Dialog to choose from a list; typing filters a long one."""
 
@@ -116,38 +112,24 @@ class Choose(Dialog[int | None]):
         Binding("up", "move(-1)", "Previous", show=False, priority=True),
     ]
 
-    def __init__(
-        self, title: str, options: Sequence[str], photos: Sequence[Sequence[str]] = (), mode: Mode = "half"
-    ) -> None:
-        """Show the `photos` of the highlighted option, given by their paths."""
+    def __init__(self, title: str, options: Sequence[str]) -> None:
         super().__init__()
-        self.dialog_title, self.options, self.photos = title, options, photos
+        self.dialog_title, self.options = title, options
         self._typed = ""
-        self.previews = [Preview(mode=mode) for _ in range(max(map(len, photos), default=0))]
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as box:
             box.border_title = Text(self.dialog_title)
             box.styles.max_width = max(cell_len(text) for text in (*self.options, self.dialog_title, " " * 40)) + 8
-            if len(self.options) >= FEW:
+            if len(self.options) >= 6:
                 yield Line(placeholder="type to filter")
             yield OptionList()
-            if self.previews:
-                yield Horizontal(*self.previews, id="choose-photos")
             yield Static("enter: choose   esc: back", classes="hint")
 
     def begin(self) -> None:
         if self.query(OptionList):  # otherwise it was closed while composing
-            for widget in (self.query_one(OptionList), *self.previews):
-                widget.can_focus = False
+            self.query_one(OptionList).can_focus = False
             self._show("")
-
-    @on(OptionList.OptionHighlighted)
-    def show_photos(self) -> None:
-        option = self.query_one(OptionList).highlighted_option
-        shown = self.photos[int(option.id or 0)] if option is not None and self.photos else ()
-        for place, preview in enumerate(self.previews):
-            preview.show(shown[place] if place < len(shown) else "")
 
     @on(Input.Changed)
     def narrow(self, event: Input.Changed) -> None:
@@ -181,24 +163,6 @@ class Choose(Dialog[int | None]):
     def action_take(self) -> None:
         if (option := self.query_one(OptionList).highlighted_option) is not None:
             self.dismiss(int(option.id or 0))
-
-
-class PressKey(Dialog[str | None]):
-    """Dialog that returns the next key; an empty one for backspace."""
-
-    def __init__(self, meaning: str) -> None:
-        super().__init__()
-        self.meaning = meaning
-
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog") as box:
-            box.border_title = "Press another key"
-            yield Static(Text(f"{self.meaning}\n"))
-            yield Static("backspace: default key   esc: cancel", classes="hint")
-
-    def on_key(self, event: events.Key) -> None:
-        event.stop()
-        self.dismiss({"escape": None, "backspace": ""}.get(event.key, event.key))
 
 
 class Page(Dialog[None]):

@@ -1,6 +1,6 @@
 """Pages to read: all keys, and the files that could not be used."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.table import Table
 from rich.text import Text
@@ -12,7 +12,7 @@ from textual.widgets import Input, Static
 
 from frn_tui.dialogs.dialogs import Dialog, Line, Page
 from frn_tui.document.queries import Problem
-from frn_tui.settings.keys import TABLE, shown
+from frn_tui.settings.keys import TABLE, shown, shown_key
 from frn_tui.terminal.text import count_of, display_name
 
 SIGNS = [
@@ -39,11 +39,6 @@ class KeysPage(Dialog[None]):
         *(Binding(key, f"scroll('{key}')", show=False, priority=True) for key in ("up", "down", "pageup", "pagedown")),
     ]
 
-    def __init__(self, key_of: Callable[[str], str]) -> None:
-        """`key_of` returns the current key of a row of the table."""
-        super().__init__()
-        self._rows = list(_rows(key_of))
-
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog", id="keys-page") as box:
             box.border_title, box.border_subtitle = "Keys", "esc back"
@@ -59,7 +54,7 @@ class KeysPage(Dialog[None]):
         """Show the groups of keys in as many columns as fit, with only the keys that match the search."""
         wanted = self.query_one(Input).value.removeprefix("/").casefold()
         rows: list[tuple[str, str]] = []
-        for group, keys, meaning in self._rows:
+        for group, keys, meaning in _rows():
             if wanted in f"{keys} {meaning}".casefold():
                 rows += [("", group)] * (("", group) not in rows) + [(keys, meaning)]
         count = max((self.size.width - 6) // COLUMN, 1)
@@ -88,14 +83,12 @@ class KeysPage(Dialog[None]):
         scroll.scroll_relative(y={"up": -1, "down": 1, "pageup": -10, "pagedown": 10}[key], animate=False)
 
 
-def _rows(key_of: Callable[[str], str]) -> Iterator[tuple[str, str, str]]:
-    """Yield the group, the current key and the meaning of each row."""
+def _rows() -> Iterator[tuple[str, str, str]]:
+    """Yield the group, the key and the meaning of each row."""
     for name, key in TABLE.items():
         if name.startswith("class-") and name != "class-1":
             continue
-        keys = shown(key.keys) if key.group == "Fixed" else key_of(name)
-        if name == "class-1" and [key_of(f"class-{n}") for n in range(1, 10)] == list("123456789"):
-            keys = "1-9"
+        keys = shown(key.keys) if key.group == "Fixed" else "1-9" if name == "class-1" else shown_key(name)
         yield key.group, keys, key.meaning.replace("class 1", "class N")
     for sign, meaning in SIGNS:
         yield "Signs", sign, meaning

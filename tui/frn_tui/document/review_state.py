@@ -41,7 +41,6 @@ class Reviewed:
 
     @property
     def said(self) -> str:
-        """The user's label if there is one, otherwise the classifier's verdict."""
         return self.verdict if self.label is None else self.label
 
     @property
@@ -55,7 +54,6 @@ class Reviewed:
 
     @property
     def is_other(self) -> bool:
-        """Return whether the user marked the photo as none of the classes."""
         return self.label is not None and self.label_id is None
 
     @property
@@ -196,7 +194,6 @@ class Arrangement:
     _asked: set[str] = field(default_factory=set)
 
     def choose(self, items: Sequence[Reviewed], **chosen: str) -> None:
-        """Change the selection or order and apply it."""
         for name, value in chosen.items():
             setattr(self, name, value)
         self.paths = self._order = self._chosen(items)

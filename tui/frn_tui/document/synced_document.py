@@ -28,8 +28,6 @@ class SyncedDocument:
         self.session = Session()
         self.project: str | None = None
         """Path of the open project."""
-        self.origin: str | None = None
-        """Project that the classes were loaded from or saved as, also if this is a copy."""
         self.place: str | None = None
         """Folder that was opened, if it is not a project."""
         self.sample_classes: frozenset[int] = frozenset()
@@ -60,12 +58,10 @@ class SyncedDocument:
         self._syncing, self._opening = asyncio.Lock(), asyncio.Lock()
 
     def hear_of(self, paths: Sequence[str], problems: Sequence[Problem]) -> None:
-        """Replace the problems of files that were read again."""
         read = set(paths)
         self.problems = [problem for problem in self.problems if problem.path not in read] + list(problems)
 
     def told_to(self, what: str) -> OnEvent:
-        """Return a handler of events that shows the progress of a request."""
 
         def on_event(event: dict[str, Any]) -> None:
             if event["event"] == "progress":
@@ -100,7 +96,6 @@ class SyncedDocument:
         return {entry.id: entry.name for entry in self.session.state.classes}
 
     def entry(self, class_id: int) -> ClassEntry | None:
-        """Return a class by its id, or None if it no longer exists."""
         return next((entry for entry in self.session.state.classes if entry.id == class_id), None)
 
     @property
@@ -111,7 +106,7 @@ class SyncedDocument:
     def begin(self, state: State, *, is_saved: bool = True) -> None:
         """Replace the open document; this cannot be undone."""
         self.session = Session(dataclasses.replace(state, model=self.model_name), is_saved=is_saved)
-        self.project = self.place = self.origin = None
+        self.project = self.place = None
         self.sample_classes = frozenset()
         self.missing = self.skipped = frozenset()
         self.reports, self.problems = {}, []
@@ -148,7 +143,6 @@ class SyncedDocument:
         return "second looks are at one photo at a time" if split_suffix(self.model_name)[1] == "auto" else ""
 
     async def open_model(self, name: str) -> None:
-        """Open a model, which embeds the examples again."""
         async with self._opening:
             await self._open_model(name)
 
@@ -176,10 +170,9 @@ class SyncedDocument:
             yield
 
     async def find_missing(self) -> None:
-        session, paths = self.session, self._paths
-        stamps = await self.engine.call(file_requests.StampFiles(list(paths)))
+        session, paths = self.session, list({str(photo.path) for photo in self.session.state.photos})
+        missing = frozenset(await self.engine.call(file_requests.FindMissing(paths)))
         if session is self.session:  # otherwise they belong to another project
-            missing = frozenset(paths.keys() - stamps.keys())
             self._synced = self._synced if missing == self.missing else None  # they count again, or no longer
             self.missing = missing
             self.listener()
@@ -278,10 +271,6 @@ class SyncedDocument:
     @property
     def _has_examples(self) -> bool:
         return any(str(s.path) not in self.skipped for entry in self.session.state.classes for s in entry.supports)
-
-    @property
-    def _paths(self) -> dict[str, None]:
-        return {str(photo.path): None for photo in self.session.state.photos}
 
     async def _follow_model(self) -> None:
         """Open the model of a restored state; if it cannot be opened, keep the current one and raise."""

@@ -9,9 +9,6 @@ from pathlib import Path
 
 from frn_tui.engine.worker_queues import Server, redirect_stdout
 
-BEHIND = 7
-"""Niceness of the engine: with few cores, the app's keys have priority."""
-
 
 def main() -> None:
     """Serve the app that started this process until it closes the pipe."""
@@ -27,7 +24,7 @@ def main() -> None:
 
         server = Server(build_handlers(options.app, options.started), pipe)
         if hasattr(os, "nice"):
-            os.nice(BEHIND)  # threads that start later inherit it
+            os.nice(7)  # with few cores, the app's keys have priority; threads that start later inherit it
         server.run(sys.stdin.buffer)
     os._exit(0)  # a thread blocked by a dead file system must not keep the process
 

@@ -73,9 +73,6 @@ class Models:
         self._maps, self.looks = ByteLimitedCache(MAX_CACHED), {}
         return {
             "sha256": extractor.plain_sha256,
-            "side": extractor.transform.size,
-            "grid": list(extractor.grid),
-            "d": extractor.shape[1],
             "bytes": len(extractor.data),
             "head": extractor.method,
             "has_maps": extractor.head is not None,
@@ -83,7 +80,6 @@ class Models:
 
     @property
     def has_changed(self) -> bool:
-        """Return whether the file of the open model has changed since it was opened."""
         return self._file is not None and stamp_of(self._file[0]) != self._file[1]
 
     def embed(self, request: EmbedImages, job: Job) -> None:

@@ -3,13 +3,13 @@
 from functools import partial
 
 from frn_tui.engine.classes.enrolled_classes import EnrolledClasses
-from frn_tui.engine.classes.scoring import advice, compare, explain_photo, group_photos, query
+from frn_tui.engine.classes.scoring import advice, explain_photo, group_photos, query
 from frn_tui.engine.files.bundles import unpack, write_bundle
 from frn_tui.engine.files.journal import RunningApp
-from frn_tui.engine.files.moves import find_left, settle_all
+from frn_tui.engine.files.moves import last_moves, settle_all
 from frn_tui.engine.files.projects import Projects, export, write_text
-from frn_tui.engine.files.scan import find_folders, list_folder, relocate, scan, stamp
-from frn_tui.engine.files.sorting import end_moves, move_photo, plan_moves, sort_photo
+from frn_tui.engine.files.scan import find_missing, list_folder, relocate, scan
+from frn_tui.engine.files.sorting import move_photo, plan_moves, sort_photo
 from frn_tui.engine.models import Models
 from frn_tui.engine.pictures.previews import Previews
 from frn_tui.engine.worker_queues import Handler
@@ -20,17 +20,14 @@ def build_handlers(app: int, started: int = 0) -> dict[str, Handler]:
     models = Models()
     classes = EnrolledClasses(models)
     own = RunningApp(app, started)
-    projects = Projects(models, own, classes)
+    projects = Projects(models, classes)
     return {
         "scan": scan,
         "list": list_folder,
-        "folders": find_folders,
-        "stamp": stamp,
+        "missing": find_missing,
         "preview": Previews(models).render,
         "load": projects.load,
         "save": projects.save,
-        "holder": lambda request, job: own.holder(request.path),
-        "lock": own.lock,
         "journal": own.keep,
         "recover": own.recover,
         "discard": own.discard,
@@ -39,8 +36,7 @@ def build_handlers(app: int, started: int = 0) -> dict[str, Handler]:
         "move": move_photo,
         "settle": lambda request, job: settle_all(),
         "plan": plan_moves,
-        "end": end_moves,
-        "left": lambda request, job: find_left(interrupted=request.interrupted),
+        "left": lambda request, job: last_moves(),
         "relocate": relocate,
         "bundle": partial(write_bundle, models),
         "unpack": unpack,
@@ -52,6 +48,5 @@ def build_handlers(app: int, started: int = 0) -> dict[str, Handler]:
         "advise": partial(advice, classes),
         "explain": partial(explain_photo, classes),
         "group": partial(group_photos, models),
-        "compare": compare,
         "export": partial(export, classes),
     }

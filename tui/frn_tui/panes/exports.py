@@ -39,7 +39,6 @@ CLASSES: dict[str, Form] = {
         "page",
         "run: python -m http.server --directory {path}",
     ),
-    "arrays": Form("arrays: the classes for numpy", "classes.npz", "run: numpy.load({path})"),
 }
 BUNDLE = Form("bundle: the project and its photos in one zip or folder", "", "open: frn-tui {path}")
 

@@ -1,6 +1,6 @@
 """The photos of the chosen class: sorted, filtered, selected, moved, removed."""
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -29,7 +29,6 @@ LEGEND = {
 TITLES = {
     "outlier": "misfits of all classes",
     "near": "near copies of all classes",
-    "differing": "photos on which the models disagree",
 }
 
 
@@ -47,8 +46,7 @@ class PhotosPane(Pane):
         self.entry: ClassEntry | None = None
         self.by_fit = False
         self.everywhere = ""
-        """Mark of the photos shown from all classes, or "differing"; empty: photos of one class."""
-        self.differing: Container[str] = ()
+        """Mark of the photos shown from all classes; empty: photos of one class."""
         self._listed: list[tuple[int, str | None]] = []
         """Class ids and keys of these photos in their order. Those that fit by now stay, so that no key meets another
         photo than the one that its user saw."""
@@ -117,9 +115,7 @@ class PhotosPane(Pane):
     def _everywhere(self, mark: str) -> list[tuple[int, GalleryItem]]:
         """Return the photos with a mark from all classes, with the class ids, worst first."""
         found = [(entry.id, item) for entry in self.controller.session.state.classes for item in self._items(entry)]
-        is_differing = mark == "differing"
-        some = [one for one in found if (one[1].path in self.differing if is_differing else one[1].mark == mark)]
-        return sorted(some, key=lambda one: self._misfit(*one))
+        return sorted((one for one in found if one[1].mark == mark), key=lambda one: self._misfit(*one))
 
     def _items(self, entry: ClassEntry) -> list[GalleryItem]:
         report = self.controller.reports.get(entry.id)
@@ -199,7 +195,6 @@ class PhotosPane(Pane):
         return [key for keys in self._keys.values() for key in keys]
 
     def _found(self, keys: Iterable[str]) -> list[str]:
-        """Return the keys of the photos in which a box was found."""
         return [key for key in keys if key in self.controller.boxes]
 
     @property
@@ -221,7 +216,6 @@ class PhotosPane(Pane):
             self._use_boxes(found)
 
     def _use_boxes(self, keys: Sequence[str]) -> None:
-        """Make the boxes that were found in photos their own."""
         self.context.edit(
             lambda session: self.controller.use_boxes(keys), f"{self._called(keys)}: now with the box that was found"
         )
@@ -296,7 +290,7 @@ class PhotosPane(Pane):
         self.show(self.entry)
 
     def action_filter(self) -> None:
-        marks = ["", *(mark for mark in TITLES if mark != "differing" or self.differing)]
+        marks = ["", *TITLES]
         counts = [f"{TITLES[mark]}  {len(self._everywhere(mark))}{self.controller.comparing}" for mark in marks[1:]]
         options = ["all photos of the class", *counts]
         self.context.ask(Choose("Show only photos", options), lambda index: self.show_everywhere(marks[index]))
@@ -307,7 +301,6 @@ class PhotosPane(Pane):
             self.context.start(self._advise, group="advice")
 
     async def _advise(self) -> None:
-        """Name the most useful changes of the examples."""
         await self.controller.sync()
         if advice := await self.controller.engine.call(Advise()):
             self.context.say("   ".join(advice))

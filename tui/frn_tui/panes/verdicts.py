@@ -12,8 +12,6 @@ from frn_tui.panes.why import show_why
 from frn_tui.terminal.paths import name_of
 from frn_tui.terminal.text import count_of, display_name, percent, share_of
 
-CALIBRATED = "calibrated threshold"
-
 
 class Threshold:
     """Actions of the keys that set the threshold for unknown photos."""
@@ -49,7 +47,7 @@ class Threshold:
         self.set(value, f"unknown below {percent(value)} known")
 
     def action_calibrate(self) -> None:
-        self.set(None, f"{CALIBRATED}: {self.controller.expected}")
+        self.set(None, f"calibrated threshold: {self.controller.expected}")
 
     def action_type_threshold(self) -> None:
         def typed(text: str) -> None:
@@ -57,7 +55,7 @@ class Threshold:
             if text.strip() and value is None:
                 self.context.say("a threshold is a number from 0 to 100", severity="warning")
             else:
-                self.set(value, CALIBRATED if value is None else "")
+                self.set(value, "calibrated threshold" if value is None else "")
 
         hint = "photos less known are unknown, 0 to 100%; empty: calibrate   enter: done   esc: back"
         self.context.ask(AskText("Threshold", f"{100 * self.value:.1f}", hint), typed)
@@ -69,11 +67,9 @@ class Judging:
     context: Context
 
     def judged(self) -> Sequence[Answer]:
-        """Return the answers that the next key applies to."""
         raise NotImplementedError
 
     def advance(self) -> None:
-        """Go to the next answer after a verdict."""
         raise NotImplementedError
 
     def judge(self, by_class: Mapping[int, Sequence[Answer]], which: str = "") -> None:
@@ -113,16 +109,13 @@ class Judging:
             self.judge(by_class)
 
     def action_right_all(self) -> None:
-        """Confirm all listed answers that are at least as probable as the one that the next key applies to.
-
-        Photos that arrived by themselves and were not shown yet are not confirmed.
-        """
+        """Confirm all listed answers that are at least as probable as the one that the next key applies to."""
         least = max((best["probability"] for answer in self.judged()[:1] if (best := best_score(answer))), default=None)
         controller, by_class = self.context.controller, dict[int, list[Answer]]()
-        items, arrived = {item.path: item for item in controller.reviewed()}, set(controller.query.arrived)
+        items = {item.path: item for item in controller.reviewed()}
         for item in (items[path] for path in controller.arrangement.paths):
             best = best_score(item.answer)
-            is_open = item.label is None and not item.is_unknown and item.path not in arrived
+            is_open = item.label is None and not item.is_unknown
             if is_open and best and best["id"] in controller.names and best["probability"] >= (least or 2):
                 by_class.setdefault(best["id"], []).append(item.answer)
         if by_class:

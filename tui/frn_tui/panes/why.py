@@ -68,7 +68,6 @@ class WhyScreen(Dialog[str]):
 
     @property
     def rebuilt(self) -> Rebuilt:
-        """The class that is shown."""
         return self.why["classes"][self.side]
 
     def _turned(self) -> None:
@@ -135,7 +134,6 @@ class WhyScreen(Dialog[str]):
             self.follow()
 
     def on_click(self, event: events.Click) -> None:
-        """Go to an example that was clicked."""
         for path, preview in zip(self.rebuilt["examples"], self.examples, strict=False):
             if preview.region.contains_point(event.screen_offset):
                 self.dismiss(path)

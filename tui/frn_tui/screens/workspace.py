@@ -11,8 +11,6 @@ from textual.widgets import OptionList, Static
 from textual.worker import WorkerState
 
 from frn.images.boxes import Box, box_name, split_box
-from frn.models.zoo import named_extractors
-from frn_tui.client.protocol import ModelScore
 from frn_tui.dialogs.dialogs import Closeup
 from frn_tui.dialogs.pages import KeysPage, problems_page
 from frn_tui.document.controller import SEARCHED, Controller
@@ -23,12 +21,11 @@ from frn_tui.panes.photos import PhotosPane
 from frn_tui.panes.project import PANES, ProjectBar
 from frn_tui.panes.query import QueryPane
 from frn_tui.panes.verdicts import called
-from frn_tui.settings.keys import TABLE, KeyedScreen, read_own_keys
+from frn_tui.settings.keys import KeyedScreen
 from frn_tui.settings.settings import Settings
-from frn_tui.terminal.modes import PIXELS, Mode
+from frn_tui.terminal.modes import Mode
 from frn_tui.terminal.paths import parse_paths
-from frn_tui.terminal.pixels import graphics_of
-from frn_tui.terminal.text import class_keys, count_of, percent
+from frn_tui.terminal.text import class_keys
 from frn_tui.widgets.gallery import Gallery
 from frn_tui.widgets.preview import STEP, Preview
 
@@ -45,10 +42,6 @@ FOOTERS = {
     }.items()
 }
 """Keys at the bottom, by the pane in focus."""
-CLASSES = 20, 70
-"""Range of the classes' width in cells."""
-NARROWEST = 20
-"""Minimum width of either in percent of the width shared by photos and query."""
 
 
 class Workspace(KeyedScreen[None]):
@@ -57,10 +50,9 @@ class Workspace(KeyedScreen[None]):
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (MEDIUM, "-medium"), (120, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]
 
-    def __init__(self, controller: Controller, settings: Settings, images: str, mode: Mode) -> None:
-        """`images` is the chosen way to draw images, which may be "auto", and `mode` what it means at first."""
+    def __init__(self, controller: Controller, settings: Settings, mode: Mode) -> None:
         super().__init__(classes="-show-query")
-        self.controller, self.images = controller, images
+        self.controller = controller
         self.context = Context(self, controller, settings, mode)
         self.project_bar = ProjectBar(self.context)
         self.classes_pane, self.photos_pane = ClassesPane(self.context), PhotosPane(self.context, self.show_found)
@@ -84,9 +76,7 @@ class Workspace(KeyedScreen[None]):
         yield Static(id="keys")
 
     def on_mount(self) -> None:
-        self.set_query_share(self.context.settings.query_share)
         self.photos_pane.gallery.tile_width = max(self.context.settings.tile_width, 0)
-        self.read_keys()
         self.controller.listener = self.refresh_all
         self.refresh_all()
         # After layout: a temporarily hidden pane loses the focus.
@@ -168,19 +158,6 @@ class Workspace(KeyedScreen[None]):
 
     # Focus
 
-    def set_query_share(self, percent: int) -> None:
-        share = min(max(percent, NARROWEST), 100 - NARROWEST)
-        self.context.change(query_share=share)
-        self.query_pane.styles.width, self.photos_pane.styles.width = f"{share}fr", f"{100 - share}fr"
-
-    def action_share(self, step: int) -> None:
-        """Make the query narrower or wider, or the classes if they have the focus: names may be long."""
-        if self._in_focus == "classes" and not self.has_class("-narrow"):
-            width = self.classes_pane.outer_size.width + step
-            self.classes_pane.styles.width = min(max(width, CLASSES[0]), CLASSES[1])
-        else:
-            self.set_query_share(self.context.settings.query_share + step)
-
     def on_descendant_focus(self) -> None:
         """Show the pane with the focus, however it got it: at every size, it is the visible one."""
         self.focused_pane = shown = self._in_focus
@@ -207,22 +184,12 @@ class Workspace(KeyedScreen[None]):
 
     # Keys
 
-    def read_keys(self) -> None:
-        """Load the user's own keys from their file, and show the errors in it."""
-        self.keys_read = self.own_keys, troubles = read_own_keys()
-        self.app.set_keymap(self.own_keys)
-        for trouble in troubles:
-            self.context.say(trouble, severity="warning")
-
     def handlers(self) -> list[object]:
         """Return the objects with actions: the focused pane, then the others, the query before the photos."""
         others = (self.query_pane, self.photos_pane, self.classes_pane)
         focused = self.panes[self._in_focus]
         panes = [focused, *(pane for pane in others if pane is not focused)]
         return [self, *panes, *self.services, self.photos_pane.gallery]
-
-    def elsewhere(self, name: str) -> None:
-        self.context.say(f"{TABLE[name].meaning}: only in the review   {self.shown_key('review')}: go there")
 
     @property
     def _in_focus(self) -> str:
@@ -307,37 +274,12 @@ class Workspace(KeyedScreen[None]):
                 self.context.say("cropped   B: whole photo")
             self.context.start(self.controller.crop_query, answer["path"], event.part)
 
-    def set_images(self, images: str) -> None:
-        """Choose how images are drawn; the next terminal chooses its own pixels."""
-        self.images = images
-        self.context.change(images="auto" if images in PIXELS else images)
-        self.set_mode(graphics_of(self.app).mode_of(images))
-
     def set_mode(self, mode: Mode) -> None:
         self.context.mode = self.photos_pane.gallery.mode = self.photos_pane.piles.mode = mode
         picture = self.query_pane.picture
         picture.preview.mode = picture.map.mode = mode
         picture.show()
         self.photos_pane.gallery.watch_mode()
-
-    def action_compare(self) -> None:
-        self.context.start(self._compare)
-
-    async def _compare(self) -> None:
-        found = await self.controller.compare(list(named_extractors()))
-        now = self.controller.model_name
-        options = [f"{'●' if score['model'] == now else ' '} {_compared(score)}" for score in found["scores"]]
-        photos = count_of(len(found["differing"]), "photo")
-        if found["differing"]:
-            options.append(f"  show the {photos} with different answers")
-        title = f"Leave-one-out accuracy; {photos} with different answers"
-        chosen = await self.context.chosen(title, options)
-        if chosen == len(found["scores"]):
-            self.photos_pane.differing = frozenset(found["differing"])
-            self.photos_pane.show_everywhere("differing")
-        elif chosen is not None and found["scores"][chosen]["model"] != now:
-            await self.controller.change_model(found["scores"][chosen]["model"])
-            self.context.say(f"model {self.controller.model_name}   u: undo")
 
     def action_problems(self) -> None:
         if problems := self.controller.problems:
@@ -346,7 +288,7 @@ class Workspace(KeyedScreen[None]):
             self.context.say("no problems: no file was skipped")
 
     def action_help(self) -> None:
-        self.app.push_screen(KeysPage(self.shown_key))
+        self.app.push_screen(KeysPage())
 
     def action_cancel(self) -> None:
         preview = self.query_pane.picture.preview
@@ -362,19 +304,10 @@ class Workspace(KeyedScreen[None]):
         elif self.controller.arrangement.is_filtered:
             self.query_pane._arrange(kind="all", said="", wanted="")
         else:
-            self.query_pane.watched = None
-            self.query_pane.show()
             running = [worker for worker in self.workers if worker.state == WorkerState.RUNNING]
             searching = any(worker.group in ("edit", "rank") for worker in running)
             if searching and self.controller.session.state.act == SEARCHED:
                 self.project_bar.action_step_back(undo=True)  # the search of the examples, which `F` started
             for worker in running:
-                if worker.group in ("job", "watch"):
+                if worker.group == "job":
                     worker.cancel()
-
-
-def _compared(score: ModelScore) -> str:
-    low, high = score["interval"]
-    right = f"{percent(score['right'] / score['photos'], 1):>6} ({100 * low:.0f} to {percent(high)})"
-    auroc = "" if score["auroc"] is None else f"  AUROC {score['auroc']:.2f}"
-    return f"{score['model']:<14} {right}{auroc}  {score['milliseconds']:.1f} ms  {score['bytes'] / 1e6:.1f} MB"

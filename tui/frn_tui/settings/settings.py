@@ -5,14 +5,10 @@ import json
 import os
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Literal
 
 from frn.errors import FrnError
 from frn.system.files import read_json, write_atomically
 from frn.system.processes.messages import convert
-
-RECENT, PLACES = 9, 30
-Images = Literal["auto", "half", "none"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,17 +16,10 @@ class Settings:
     """Settings of the app; an unreadable file gives the defaults instead of an error."""
 
     theme: str = ""
-    images: Images = "auto"
-    model: str = ""
-    """Model to start with; empty for the shipped one."""
     recent: list[str] = field(default_factory=list)
     """Recent projects and folders, last one first."""
-    places: list[str] = field(default_factory=list)
-    """Folders and files that were picked, last one first."""
     guided: bool = False
     """Whether the guide from the samples to the user's own photos was completed."""
-    query_share: int = 50
-    """Width of the query in percent of the width shared with the photos."""
     tile_width: int = 0
     """Width of a photo tile in cells; 0 chooses it from the available space."""
     trouble: str = ""
@@ -46,7 +35,6 @@ class Settings:
             return cls(trouble=f"{settings_path()}: is ignored and left unchanged ({error})")
 
     def write(self) -> None:
-        """Write the settings, ignoring errors."""
         if not self.trouble:
             kept = {name: value for name, value in asdict(self).items() if name != "trouble"}
             with contextlib.suppress(FrnError):
@@ -54,7 +42,7 @@ class Settings:
 
     def opened(self, path: str) -> "Settings":
         """Return the settings with a newly opened project or folder."""
-        return replace(self, recent=[path, *(other for other in self.recent if other != path)][:RECENT])
+        return replace(self, recent=[path, *(other for other in self.recent if other != path)][:9])
 
 
 def settings_path() -> Path:

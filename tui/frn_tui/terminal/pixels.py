@@ -41,7 +41,6 @@ def next_number() -> int:
 
 
 def _split(number: int) -> tuple[int, int]:
-    """Return the colour and the value of the third mark."""
     return FIRST_COLOUR + number % COLOURS, 1 + number // COLOURS
 
 

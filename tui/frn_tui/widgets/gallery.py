@@ -27,8 +27,6 @@ from frn_tui.terminal.text import display_name
 from frn_tui.widgets.cells import picture_line
 from frn_tui.widgets.preview import PicturesWanted
 
-THUMBNAIL = Size(7, 3)
-"""Size in cells of the image next to a row of a list."""
 MIN_TILE = 16
 SMALL_TILE = 12
 """Smallest width of a tile in cells, unless a smaller one is requested; and for photos of all classes."""
@@ -36,8 +34,6 @@ Mark = Literal["", "broken", "missing", "near", "outlier"]
 
 NO_PICTURE = ("broken", "missing")
 """Marks of files that cannot be drawn."""
-SHORTEST_NAME = 12
-"""Cells reserved for a name beside a long note."""
 GLYPHS = {"broken": "⚠", "missing": "?", "near": "≈", "outlier": "!", "": ""}
 
 
@@ -57,7 +53,6 @@ class GalleryItem:
 
     @property
     def shown(self) -> str:
-        """Name of the part that is shown."""
         return close_up(self.path, self.subject)[0]
 
 
@@ -188,8 +183,6 @@ class Gallery(ScrollView, can_focus=True):
         self.selects = False
         """Whether moving the cursor selects from the anchor on."""
         self._selected_before: set[str] = set()
-        self.thumbnails = False
-        """Whether each row of a list has a small image."""
         self.least = MIN_TILE
         """Smallest width of a tile, unless `tile_width` is smaller."""
         self.empty_text = ""
@@ -214,7 +207,6 @@ class Gallery(ScrollView, can_focus=True):
 
     @property
     def selection(self) -> list[str]:
-        """Return the paths of the selected items, in the order of the items."""
         return [item.path for item in self._items if item.path in self._selected]
 
     def set_items(self, items: Iterable[GalleryItem]) -> None:
@@ -265,17 +257,12 @@ class Gallery(ScrollView, can_focus=True):
     def _grid(self) -> Grid:
         width = self.scrollable_content_region.width
         if not self._is_grid:
-            return Grid(len(self._items), 1, Size(max(width, 1), THUMBNAIL.height if self._has_thumbnails else 1))
+            return Grid(len(self._items), 1, Size(max(width, 1), 1))
         return tiled(len(self._items), Size(width, self.size.height), self.tile_width, self.least)
 
     @property
     def _tile(self) -> Size:
-        """Return the size of an image in cells."""
-        return self._grid.pitch - Size(1, 1) if self._is_grid else THUMBNAIL
-
-    @property
-    def _has_thumbnails(self) -> bool:
-        return self.thumbnails and self.view == "list" and self.mode != "none"
+        return self._grid.pitch - Size(1, 1)
 
     def _lay_out(self) -> None:
         self.virtual_size = Size(self.scrollable_content_region.width, self._grid.height)
@@ -337,7 +324,7 @@ class Gallery(ScrollView, can_focus=True):
     def _ask(self) -> None:
         """Request missing images once for several changes in a row, and never twice."""
         self._asking = False
-        if not (self._is_grid or self._has_thumbnails) or not self.size:
+        if not self._is_grid or not self.size:
             return
         visible = self._grid.within(self.scroll_offset.y, self.size.height)
         items = [self._items[index] for index in visible]
@@ -368,14 +355,9 @@ class Gallery(ScrollView, can_focus=True):
 
     def _part(self, index: int, row: int, width: int) -> list[Segment]:
         tile = self._tile
-        if not self._has_thumbnails and (row == tile.height or not self._is_grid):
+        if row == tile.height or not self._is_grid:
             return self._words(index, tile.width if self._is_grid else width)
-        base, image = self.visual_style.rich_style, self._image(self._items[index], row)
-        if self._is_grid:
-            return image
-        rest = width - tile.width - 1
-        words = self._words(index, rest) if row == tile.height // 2 else [Segment(" " * rest, base)]
-        return [*image, Segment(" ", base), *words]
+        return self._image(self._items[index], row)
 
     def _image(self, item: GalleryItem, row: int) -> list[Segment]:
         """Return a row of an item's image, or of its place until the image arrives."""
@@ -393,7 +375,7 @@ class Gallery(ScrollView, can_focus=True):
         item, note = self._items[index], ""
         is_selected = item.path in self._selected
         if item.note and not self._is_grid:  # cut the name, not the note
-            note = f"  {display_name(item.note, max(room - SHORTEST_NAME - 2, room // 2))}"
+            note = f"  {display_name(item.note, max(room - 14, room // 2))}"
         lead, mark = f"{'›' if index == self.cursor else ' '}{'✓' if is_selected else ''}", GLYPHS[item.mark]
         remaining = max(room - cell_len(note) - len(lead) - len(mark), 0)
         name = display_name(item.name, remaining)

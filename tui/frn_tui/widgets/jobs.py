@@ -37,7 +37,6 @@ class JobLine(Static):
         self.refresh()
 
     def clear(self) -> None:
-        """Remove the finished job; a message stays until its time is up."""
         self._job = None
         self.refresh()
 

@@ -33,7 +33,6 @@ class OneLine(Visual):
         return [Strip([self.segment(width, style.rich_style)]).adjust_cell_length(width, style.rich_style)]
 
     def segment(self, width: int, style: RichStyle) -> Segment:
-        """Return the row as text in a style."""
         raise NotImplementedError
 
 

@@ -25,7 +25,6 @@ from frn_tui.widgets.cells import margins, picture_line
 
 STEP = 2.0
 """Zoom factor of a key."""
-MAX_ZOOM = 16.0
 MIDDLE = (0.5, 0.5)
 Corners = tuple[int, int, int, int]
 
@@ -150,7 +149,7 @@ class Preview(Widget, can_focus=True):
 
     def look_at(self, zoom: float, centre: tuple[float, float] = MIDDLE) -> None:
         """Zoom the photo around a point, given in fractions of its sides."""
-        self.zoom = min(max(zoom, 1.0), MAX_ZOOM)
+        self.zoom = min(max(zoom, 1.0), 16.0)
         self.centre = centre if self.zoom > 1 else MIDDLE
         self._want()
         if self.follower is not None:

@@ -1,10 +1,9 @@
-"""Scores of photos, and the comparison of models on them."""
+"""Scores of photos."""
 
 import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 
@@ -20,13 +19,10 @@ from frn_tui.client.protocol import (
     Advise,
     AskClasses,
     ClassScore,
-    Compared,
-    CompareModels,
     DecidingPart,
     ExamplePart,
     ExplainPhoto,
     GroupPhotos,
-    ModelScore,
     Rebuilt,
     Why,
 )
@@ -143,31 +139,3 @@ def group_photos(models: Models, request: GroupPhotos, job: Job) -> list[list[st
     maps, looks = np.stack([each.maps for each in found]), [each.look for each in found]
     groups = group(maps, looks, models.extractor.prior)
     return [[names[place] for near in own for place in near] for own in groups]
-
-
-def compare(request: CompareModels, job: Job) -> Compared:
-    """Compare models by leave-one-out, one after the other. Raises FrnError if no class has two photos."""
-    # imported here because few sessions compare models
-    from frn.estimator.loading import load_extractor
-    from frn.evaluation.comparison import compare_models, disagreements
-
-    classes = {name: [Path(path) for path in paths] for name, paths in request.classes.items()}
-    found = []
-    opened = ((name, load_extractor(name, "cpu")) for name in request.models)
-    for each in compare_models(classes, opened):
-        found.append(each)
-        job.check()
-        job.progress(len(found), len(request.models))
-    scores = [
-        ModelScore(
-            model=each.model,
-            right=each.right,
-            photos=each.photos,
-            interval=each.interval,
-            auroc=None if math.isnan(each.auroc) else each.auroc,
-            milliseconds=each.milliseconds,
-            bytes=each.bytes,
-        )
-        for each in sorted(found, key=lambda each: each.right, reverse=True)
-    ]
-    return {"scores": scores, "differing": [str(path) for path in disagreements(found)]}

@@ -1,20 +1,16 @@
 """Project files, results and exports, read and written without losing anyone's data."""
 
 import contextlib
-import io
 from dataclasses import replace
 from pathlib import Path
-
-import numpy as np
 
 from frn.errors import FrnError
 from frn.inference.classifier import Classifier
 from frn.projects.project import ModelReference, Project, load_project, save_project
 from frn.system.files import require_writable, write_atomically
 from frn_tui.client.file_requests import ExportClasses, Loaded, LoadProject, SaveProject, WriteText
-from frn_tui.client.protocol import OPEN_ELSEWHERE, SUFFIXES
+from frn_tui.client.protocol import SUFFIXES
 from frn_tui.engine.classes.enrolled_classes import EnrolledClasses
-from frn_tui.engine.files.journal import RunningApp
 from frn_tui.engine.models import Models
 from frn_tui.engine.worker_queues import Job
 
@@ -22,8 +18,8 @@ from frn_tui.engine.worker_queues import Job
 class Projects:
     """Loads and saves projects, and remembers them so that unknown keys are kept."""
 
-    def __init__(self, models: Models, app: RunningApp, classes: EnrolledClasses) -> None:
-        self._models, self._app, self._classes = models, app, classes
+    def __init__(self, models: Models, classes: EnrolledClasses) -> None:
+        self._models, self._classes = models, classes
         self._known: dict[Path, Project] = {}
         """Projects that were loaded or saved."""
 
@@ -37,10 +33,6 @@ class Projects:
     def save(self, request: SaveProject, job: Job) -> None:
         """Write a project file; saved under another name, it keeps its unknown keys."""
         path, state = Path(request.path), request.state
-        if (holder := self._app.holder(str(path))) is not None:
-            raise FrnError(
-                f"{path}: is open in another frn-tui (process {holder}). Save under another name.", code=OPEN_ELSEWHERE
-            )
         reference = ModelReference.of(self._models.name, self._models.extractor, path.parent)
         origin = self._known.get(Path(request.origin)) if request.origin else None
         if request.origin and origin is None:  # this engine did not load it: it replaces one that crashed
@@ -49,7 +41,6 @@ class Projects:
         document, state = origin.document if origin else {}, replace(state, head=self._classes.head_for(state))
         stamp = origin.stamp if origin and request.origin == request.path else None
         self._known[path] = save_project(path, Project(reference, state, document, stamp), replace=request.replace)
-        self._app.name_project(request.path)
 
 
 def export(classes: EnrolledClasses, request: ExportClasses, job: Job) -> str:
@@ -64,8 +55,8 @@ def export(classes: EnrolledClasses, request: ExportClasses, job: Job) -> str:
         write_page(classifier, path, runtime, replace=request.replace)
         whole = [f"{path}: classifies whole photos, because a page does not find subjects"] * searches
         return "   ".join(whole + [missing_runtime(path)] * (runtime is None))
-    files = {path: _arrays if request.what == "arrays" else _classifier_file}
-    if searches and request.what == "classifier":
+    files = {path: _classifier_file}
+    if searches:
         files[path.with_name("finder.onnx")] = _finder_file
     for file in files:
         require_writable(file, replace=request.replace)
@@ -90,20 +81,6 @@ def _classifier_file(classifier: Classifier) -> bytes:
     features, held = classifier.extractor.data, enrolled(classifier)
     graph = classifier_graph(features, held, rule=classifier.rule, gamma=classifier.head.gamma)
     return bytes(graph.SerializeToString(deterministic=True))
-
-
-def _arrays(classifier: Classifier) -> bytes:
-    if classifier.other is not None:  # its classes are the feature maps of their examples
-        parts = list(classifier.pools.values())
-        arrays = {"maps": np.concatenate(parts)}
-    else:
-        parts = [each.rows for each in classifier.classes.values()]
-        signs = [each.signs for each in classifier.classes.values()]
-        arrays = {"rows": np.concatenate(parts), "signs": np.concatenate(signs)}
-    starts = np.cumsum([0, *map(len, parts[:-1])])
-    file = io.BytesIO()
-    np.savez(file, allow_pickle=False, **arrays, starts=starts, names=np.array(classifier.names))
-    return file.getvalue()
 
 
 def write_text(request: WriteText, job: Job) -> None:

@@ -125,7 +125,6 @@ def _subject(box: Sequence[int], size: tuple[int, int]) -> Box:
 
 
 def _pixels(part: Box, size: tuple[int, int]) -> tuple[int, int]:
-    """Return the (width, height) of a part of a photo."""
     return max(round((part[2] - part[0]) * size[0]), 1), max(round((part[3] - part[1]) * size[1]), 1)
 
 

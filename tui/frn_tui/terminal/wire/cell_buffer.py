@@ -79,7 +79,6 @@ class CellBuffer:
 
     @property
     def is_stale(self) -> bool:
-        """Return whether anything remains to be written."""
         return bool(self._stale)
 
 
