@@ -1,13 +1,10 @@
 """All timed heads compute the same result."""
 
 import importlib.util
-import re
-import time
 
 import pytest
 import torch
 from bench.plain import PLAIN, plain_error
-from bench.timing import SETTLING_SECONDS, take_turns
 from head import OURS, POT, time_heads
 
 from frn.backbones import build_backbone
@@ -22,18 +19,6 @@ def test_the_plain_formulations_equal_the_head() -> None:
     ours = FRNHead().class_error(support, query)
     for formulation in PLAIN:
         torch.testing.assert_close(plain_error(support, query, formulation), ours, rtol=1e-4, atol=1e-4)
-
-
-def test_garbage_of_one_contestant_is_collected_before_the_next() -> None:
-    runs: list[str] = []
-
-    def slow() -> None:
-        runs.append("a")
-        time.sleep(1.1 * SETTLING_SECONDS)
-
-    take_turns({"slow": slow, "quick": lambda: runs.append("b")}, rounds=2)
-    order = "".join(runs)
-    assert re.fullmatch("aab{9,}aab{9,}", order), "the slow one runs twice, the quick one as often as there is time"
 
 
 @pytest.mark.slow

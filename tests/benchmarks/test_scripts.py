@@ -21,9 +21,6 @@ from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model, save_model
 from tests.benchmarks.scripts import invoke, output
-from tests.drawings import DRAWINGS
-
-SAMPLES = DRAWINGS / "moths"
 
 
 def test_a_script_runs_in_a_process_with_a_single_blas_thread(tmp_path: Path) -> None:
@@ -92,21 +89,6 @@ def test_a_missing_solver_is_reported_before_timing(monkeypatch: pytest.MonkeyPa
     result = invoke("head", "--deepemd")
     assert result.exit_code == 1
     assert "needs POT" in result.stderr
-
-
-def test_memory_is_compared_with_ctx(monkeypatch: pytest.MonkeyPatch) -> None:
-    megabytes = {"ctx": 900.0, "paper, Eq. 8": 800.0, "paper, Eq. 10": 700.0, "frn, torch": 600.0}
-    monkeypatch.setattr("memory.measure_memory", lambda name, *case, **how: megabytes[name])
-    measured = json.loads(output("memory", "--device", "cpu", "--json"))
-    assert [case["MB"] for case in measured] == 4 * list(megabytes.values())
-    episodes = ["30-way 1-shot", "20-way 5-shot"]
-    assert [(case["r"], case["episode"]) for case in measured[::4]] == [(r, e) for r in (25, 100) for e in episodes]
-    assert [case["published MB"] for case in measured[-4:]] == [9693, 6767, 6727, None]
-    (row,) = output("memory", "--head-only", "--side", 3, "--shot", 1, "--way", 7).splitlines()[1:2]
-    assert row.split() == ["9", "64", "7-way", "1-shot", "ctx", "900"]
-    refused = invoke("memory", "--side", 7)
-    assert refused.exit_code == 1
-    assert "Conv-4 makes maps of 64 channels, 5 x 5 or 10 x 10. Add --head-only for others." in refused.stderr
 
 
 @pytest.fixture

@@ -91,11 +91,6 @@ def test_a_used_folder_and_different_settings_or_models_are_refused(images: Stor
         load_decoder(tmp_path / "none", other)
 
 
-def test_maps_are_multiplied_by_the_root_of_their_channel_count() -> None:
-    maps = torch.ones(1, 2, 640)
-    torch.testing.assert_close(decoder_input(maps), 640**0.5 * maps)
-
-
 def test_errors_equal_those_computed_by_hand(images: StoredImages) -> None:
     model = small()
     regenerator = Regenerator(model, decoder_for(model).eval(), images)
@@ -134,16 +129,6 @@ def test_image_reconstructed_from_itself_equals_its_own_map(images: StoredImages
     regenerator = Regenerator(model, decoder_for(model).eval(), images)
     maps = regenerator.maps[:3]
     torch.testing.assert_close(regenerator.rebuild(maps[:, None], maps)[0, 0], maps[0], rtol=1e-3, atol=1e-3)
-
-
-def test_interval_is_computed_over_the_trials(images: StoredImages) -> None:
-    model = small()
-    regenerator = Regenerator(model, decoder_for(model).eval(), images)
-    trials = np.array([regenerator.trial(SHAPE, seed=5, index=index) for index in range(4)])
-    errors = regenerator.measure(SHAPE, trials=4, seed=5)
-    for column, error in zip(trials.T, errors.values(), strict=True):
-        assert error.mean == pytest.approx(column.mean())
-        assert error.ci95 == pytest.approx(1.96 * column.std() / 2)
 
 
 def test_the_grid_shows_supports_on_the_left_and_queries_on_top(images: StoredImages) -> None:

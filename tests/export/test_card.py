@@ -156,12 +156,6 @@ def test_documented_code_opens_photos_as_the_program_does(kind: str, tmp_path: P
     assert apart.max() <= (kind not in ("plain", "turned"))  # each program rounds converted colours in its own way
 
 
-@pytest.mark.parametrize("name", TRANSFORMS)
-def test_each_example_takes_at_most_ten_lines(name: str) -> None:
-    for block in code_blocks(model_card(exported(TRANSFORMS[name]), {})):
-        assert len([line for line in block.splitlines() if line]) <= 10
-
-
 def test_the_card_describes_the_model_and_every_input_and_output() -> None:
     files = exported(TRANSFORMS["shorter"])
     record = {"data": "a | b\nc", "validation": {"accuracy": 57.0}}

@@ -89,10 +89,3 @@ def test_graphs_that_differ_write_nothing(
     with pytest.raises(FrnError, match="page differs from the original"):
         write_page(classifier, tmp_path, RUNTIME, replace=False)
     assert not list(tmp_path.iterdir())
-
-
-def test_graph_that_frn_did_not_write_is_not_overwritten(classifier: Classifier, tmp_path: Path) -> None:
-    (tmp_path / "scores.onnx").write_text("mine")
-    with pytest.raises(FrnError, match=r"scores\.onnx: already exists"):
-        write_page(classifier, tmp_path, RUNTIME, replace=False)
-    assert [path.name for path in tmp_path.iterdir()] == ["scores.onnx"]

@@ -283,19 +283,3 @@ def test_a_class_in_several_splits_is_reported(moths: Path, tmp_path: Path) -> N
     assert f"{data}: class moth 00 is in train and val" in checked.stderr
     trained = frn("train", "cifar-fs-conv4", "--data", data, "--out", tmp_path / "run", "--queries", 99)
     assert "warning: class moth 00 is in train and val" in trained.stderr
-
-
-def test_exported_file_is_checked_and_classifies_identically(moths: Path, model: Path, tmp_path: Path) -> None:
-    result = frn("export", "--model", model, "--out", tmp_path / "out", "--json")
-    assert result.exit_code == 0, result.stderr
-    exported = json.loads(result.stdout)
-    assert exported["difference"] <= 5e-6
-    names = ["README.md", "SHA256SUMS", "features.onnx", "head.onnx", "preprocess.onnx"]
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
-    again = frn("export", "--model", model, "--out", tmp_path / "with", "--classes", moths / "test")
-    assert again.exit_code == 0, again.stderr
-    assert (tmp_path / "with" / "classifier.onnx").is_file()
-    assert (tmp_path / "with" / "features.onnx").read_bytes() == (tmp_path / "out" / "features.onnx").read_bytes()
-    words = ("classify", moths / "test", moths / "val" / "moth 20", "--json", "--model")
-    assert frn(*words, exported["features"]).stdout == frn(*words, model).stdout
-    assert frn(*words, tmp_path / "none.onnx").stderr.endswith("none.onnx: no such file\n")

@@ -162,26 +162,6 @@ def test_classes_come_from_named_folders(birds: Path, extractor: Path, tmp_path:
     assert "class 'jay' occurs twice" in twice.stderr
 
 
-def test_a_project_is_not_replaced_by_accident(birds: Path, extractor: Path, tmp_path: Path) -> None:
-    project = tmp_path / "b.frn.json"
-    assert frn("enroll", birds, "--model", extractor, "--out", project).exit_code == 0
-    before = project.read_bytes()
-    again = frn("enroll", birds, "--model", extractor, "--out", project)
-    assert again.exit_code == 1
-    assert "--replace replaces it" in again.stderr
-    assert project.read_bytes() == before
-    assert "must end in .frn.json" in frn("enroll", birds, "--out", tmp_path / "b.json").stderr
-
-
-def test_corrupt_project_gives_a_one_line_error(moths: Path, tmp_path: Path) -> None:
-    project = tmp_path / "b.frn.json"
-    project.write_text("{")
-    for words in (["classify", project, moths], ["explain", project, moths / "val/moth 20/00.png", "--out", "e.png"]):
-        result = frn(*words)
-        assert result.exit_code == 1
-        assert len(result.stderr.splitlines()) == 1
-
-
 @pytest.mark.parametrize(("model", "most"), [("conv4", 2), (DEFAULT_MODEL, 3)])
 def test_photos_of_other_objects_are_unknown(model: str, most: int, tmp_path: Path) -> None:
     samples = DRAWINGS

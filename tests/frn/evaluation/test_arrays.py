@@ -9,7 +9,7 @@ import pytest
 
 from frn.episodes.loader import EpisodeSampler
 from frn.errors import FrnError
-from frn.evaluation.arrays import _by_class, evaluate
+from frn.evaluation.arrays import evaluate
 
 LABELS = [0, 0, 0, 1, 1, 1]
 
@@ -63,15 +63,14 @@ def test_feature_scale_does_not_change_heads_or_accuracy() -> None:
     assert found[0]["accuracy"] != evaluate(maps, labels, way=3, shot=2, queries=4, episodes=20)[0]["accuracy"]
 
 
-def test_images_are_sorted_by_class_and_locations_come_before_channels() -> None:
-    maps = np.arange(2 * 3 * 2 * 2, dtype=float).reshape(2, 3, 2, 2)
-    found, sizes, names = _by_class(maps, ["b", "a"])
-    assert (sizes, names, found.dtype.name) == ((1, 1), ["b", "a"], "float32")
-    np.testing.assert_array_equal(found, maps.reshape(2, 3, 4).transpose(0, 2, 1))
-    vectors, *_ = _by_class(maps[:, :, 0, 0], [1, 0])
-    np.testing.assert_array_equal(vectors, maps[:, None, :, 0, 0])
-    three, sizes, names = _by_class(np.arange(5.0)[:, None, None], [7, 3, 7, 3, 7])
-    assert (three.ravel().tolist(), sizes, names) == ([0, 2, 4, 1, 3], (3, 2), ["7", "3"])
+def test_maps_of_rows_and_columns_are_maps_of_locations() -> None:
+    generator, labels = np.random.default_rng(0), np.tile(np.arange(4), 8)
+    maps = generator.standard_normal((4, 6, 2, 2))[labels] + 2 * generator.standard_normal((32, 6, 2, 2))
+    options: dict[str, Any] = {"way": 3, "shot": 2, "queries": 4, "episodes": 20}
+    of_locations = maps.reshape(32, 6, 4).transpose(0, 2, 1)
+    assert evaluate(maps, labels, **options)[0]["accuracy"] == evaluate(of_locations, labels, **options)[0]["accuracy"]
+    mixed = maps.reshape(32, 4, 6)
+    assert evaluate(maps, labels, **options)[0]["accuracy"] != evaluate(mixed, labels, **options)[0]["accuracy"]
 
 
 @pytest.mark.parametrize("labels", [[10, 9, 2] * 4, ["b", "c", "a"] * 4, [0.5, 0.1, 2.0] * 4])

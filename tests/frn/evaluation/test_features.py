@@ -8,7 +8,6 @@ import torch
 
 from frn.evaluation.features import OnnxExtractor, TorchExtractor, turned_back
 from frn.features.extractor import Extractor
-from frn.heads.frn import FRNHead
 from frn.models.model import load_model
 from frn.models.zoo import shipped_extractors
 from tests.models import small_model
@@ -54,29 +53,6 @@ def test_mirrored_maps_are_the_mean_of_both_orientations(extractors: tuple[Any, 
     flipped = Pixels([each[:, ::-1] for each in images])
     other = turned_back(plain.extract(flipped), (4, 4))
     torch.testing.assert_close(mirrored.extract(images), (plain.extract(images) + other) / 2)
-
-
-def test_maps_of_mirror_images_are_turned_back_row_by_row() -> None:
-    maps = torch.arange(6.0).view(1, 6, 1)  # two rows of three locations
-    assert turned_back(maps, (2, 3)).flatten().tolist() == [2, 1, 0, 5, 4, 3]
-
-
-def test_an_exported_head_has_the_learned_parameters() -> None:
-    exported = Extractor.open(shipped_extractors()["conv4"], trusted=True, device="cpu", threads=1)
-    head = OnnxExtractor(exported).new_head()
-    assert isinstance(head, FRNHead)
-    found = {name: value.item() for name, value in head.state_dict().items()}
-    assert found == pytest.approx(exported.learned)
-    assert found["gamma"] != 1
-
-
-def test_a_new_head_is_a_copy_and_defaults_are_plain() -> None:
-    extractor = TorchExtractor(small_model())
-    head = extractor.new_head()
-    assert isinstance(head, FRNHead)
-    head.alpha.data.fill_(3)
-    assert extractor.model.head.get_parameter("alpha").item() == 0
-    assert (extractor.untrained_head, extractor.tta, extractor.precision) == (False, "none", "fp32")
 
 
 def test_torch_and_exported_models_scale_pixels_by_255() -> None:

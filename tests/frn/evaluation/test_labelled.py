@@ -4,10 +4,7 @@ import csv
 import json
 import math
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,10 +13,8 @@ from PIL import Image
 from frn.errors import FrnError
 from frn.estimator.loading import load_classifier
 from frn.evaluation.labelled import Answer, LabelledScore, score_labelled, wilson
-from frn.features.extractor import Embedded
 from frn.inference.classifier import Prediction
 from frn.inference.records import lines
-from frn.projects.session import Support, build_state
 from frn.report.score_page import score_page
 from tests.commands import frn
 from tests.drawings import DRAWINGS
@@ -141,6 +136,31 @@ def test_folders_that_cannot_be_scored_are_reported(tmp_path: Path, labelled: Pa
         score_labelled(classifier, {"eyed footman": sorted((SAMPLES / "moths" / "eyed footman").iterdir())})
 
 
+def test_every_photo_is_scored_or_listed_with_the_reason(tmp_path: Path) -> None:
+    classifier, _ = load_classifier(SAMPLES / "moths", "conv4")
+    example, query = (
+        sorted((SAMPLES / "moths" / "eyed footman").iterdir())[0],
+        SAMPLES / "queries" / "eyed footman 6.jpg",
+    )
+    near, broken = tmp_path / "near.png", tmp_path / "broken.jpg"
+    with Image.open(example) as image:
+        image.resize((image.width // 2, image.height // 2)).save(near)
+    broken.touch()
+    seen: list[tuple[int, int]] = []
+    photos = {"eyed footman": [example, near, broken], "owl": [query]}
+    with pytest.raises(FrnError, match="1 are examples, 1 are near copies of an example, 1 cannot be read"):
+        score_labelled(classifier, {"eyed footman": photos["eyed footman"]})
+    photos["eyed footman"].append(query)
+    found = score_labelled(classifier, photos, progress=lambda *done: seen.append(done))
+    assert ([each.path for each in found.known], [each.truth for each in found.unknown]) == ([query], ["owl"])
+    assert (found.examples, [path for path, _ in found.broken]) == ([example], [broken])
+    assert [str(each) for each in found.near_copies] == [
+        f"{near}: skipped as a near copy of {example} (class 'eyed footman')"
+    ]
+    assert seen == [(done, 5) for done in range(1, 6)]
+    assert any("the folder has no photo of the classes 'banded footman', " in note for note in found.notes)
+
+
 def test_blanks_around_folder_names_are_ignored(tmp_path: Path) -> None:
     """This holds for photos to be scored, and for a class without a readable photo."""
     photo = SAMPLES / "queries" / "eyed footman 6.jpg"
@@ -175,73 +195,3 @@ def test_rows_have_six_decimals_and_every_probability() -> None:
     head, row = "".join(lines(".csv", scored.records, scored.classes, "truth")).splitlines()
     assert head == "image,truth,label,probability,known,unknown,explained,error,probability of a,probability of b"
     assert row == "x.jpg,b,a,0.666667,0.333333,True,0.5,,0.666667,0.333333"
-
-
-class Fake:
-    """A classifier of classes `a` and `b`, whose photos are named after their outcome and their predicted class."""
-
-    def __init__(self, batch: int = 3, names: Sequence[str] = ("a", "b")) -> None:
-        example = Support(Path("example.jpg"), "example", 1, 1)
-        self.state = build_state([(name, [example] if name == "a" else []) for name in names])[0]
-        self.names, self.store = list(names), "store"
-        self.extractor = SimpleNamespace(read=self.read, batch=batch)
-        self.batches: list[tuple[int, bool]] = []
-
-    def read(self, paths: Iterable[Path], store: str) -> Iterator[tuple[Path, Embedded | FrnError]]:
-        assert store == "store"
-        for path in paths:
-            broken = path.name.startswith("broken")
-            key = "example" if path.name.startswith("example") else path.name
-            maps = np.array([[float(path.name.startswith("b"))]], np.float32)
-            yield path, FrnError(path.name) if broken else Embedded(key, maps, path.name[:4].encode())
-
-    def near_copies(self, looks: Sequence[bytes], maps: object) -> list[Support | None]:
-        example = self.state.classes[0].supports[0]
-        return [example if look == b"near" else None for look in looks]
-
-    def predictions(self, embedded: Sequence[Embedded], *, transductive: bool, copies: bool) -> list[Prediction]:
-        assert not copies
-        self.batches.append((len(embedded), transductive))
-        return [answer("", 1 - 0.75 * float(each.maps.item())).prediction for each in embedded]
-
-
-def scored(classifier: Fake, members: dict[str, str], **options: Any) -> LabelledScore:
-    given: Any = classifier
-    named = {name: [Path(photo) for photo in photos.split()] for name, photos in members.items()}
-    return score_labelled(given, named, **options)
-
-
-def test_every_photo_is_answered_or_listed_with_the_reason() -> None:
-    classifier, seen = Fake(), []
-    photos = {"a": "a1 example2 b1 near3 broken4", "c": "b2", "b": "b3 a2"}
-    found = scored(classifier, photos, progress=lambda *done: seen.append(done))
-    assert [(str(each.path), each.truth, each.label) for each in found.known] == [
-        ("a1", "a", "a"), ("b1", "a", "b"), ("b3", "b", "b"), ("a2", "b", "a")
-    ]  # fmt: skip
-    assert [(str(each.path), each.truth, each.label) for each in found.unknown] == [("b2", "c", "b")]
-    assert (found.classes, found.examples) == (("a", "b"), [Path("example2")])
-    assert [str(error) for _, error in found.broken] == ["broken4"]
-    assert [str(each) for each in found.near_copies] == ["near3: skipped as a near copy of example.jpg (class 'a')"]
-    assert seen == [(done, 8) for done in range(1, 9)]
-    assert classifier.batches == [(3, False), (2, False)]
-    assert (found.right, found.accuracy, found.interval) == (2, 0.5, wilson(2, 4))
-
-
-def test_classes_without_photos_are_noted() -> None:
-    def notes(*folders: str) -> list[str]:
-        return [
-            note for note in scored(Fake(names="abc"), dict.fromkeys(folders, "a1")).notes if "has no photo" in note
-        ]
-
-    assert notes("a", "b", "c") == []
-    assert notes("a", "b") == ["the folder has no photo of the class 'c'"]
-    assert notes("a") == ["the folder has no photo of the classes 'b', 'c'"]
-
-
-def test_the_reasons_why_nothing_can_be_scored_are_counted() -> None:
-    with pytest.raises(FrnError) as caught:
-        scored(Fake(), {"a": "example1 example2 near1 broken1 broken2 broken3", "c": "a1"})
-    assert str(caught.value) == (
-        "no photos to score: 2 are examples, 1 are near copies of an example, 3 cannot be read. "
-        "Pass photos that are not examples."
-    )

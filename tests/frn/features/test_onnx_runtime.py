@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,12 +22,10 @@ from frn.features.onnx_runtime import (
     HEAD_OPERATORS,
     MAX_ELEMENTS,
     MAX_TOTAL,
-    Device,
     check_model,
     open_session,
     run_session,
 )
-from tests import processes
 from tests.models import small_model
 
 
@@ -264,40 +261,6 @@ def test_requesting_cuda_without_a_device_fails(graph: onnx.ModelProto) -> None:
         Extractor(graph.SerializeToString(), "m.onnx", device="cuda")
 
 
-def test_session_prints_nothing(graph: onnx.ModelProto, tmp_path: Path) -> None:
-    path = tmp_path / "m.onnx"
-    path.write_bytes(graph.SerializeToString())
-    code = (
-        "import sys; from pathlib import Path; import numpy as np\n"
-        "import frn.estimator.few_shot, frn.estimator.loading, frn.models.zoo, frn.ridge.enrolment, frn.ridge.tuning\n"
-        "from frn.features.extractor import Extractor\n"
-        "Extractor.open(Path(sys.argv[1])).feature_maps(np.zeros((1, 32, 32, 3), np.uint8))\n"
-        "assert 'torch' not in sys.modules"
-    )
-    result = processes.run([sys.executable, "-c", code, str(path)])
-    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
-
-
-@pytest.mark.parametrize(("device", "there"), [("auto", False), ("auto", True), ("cpu", False), ("cpu", True)])
-def test_session_requests_cuda_only_if_available_and_wanted(
-    graph: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch, device: Device, there: bool
-) -> None:
-    asked: list[list[object]] = []
-
-    class Recorded:
-        def __init__(self, *_: object, providers: list[object], **__: object) -> None:
-            asked.append([provider[0] for provider in providers])  # type: ignore[index]
-
-        def get_providers(self) -> list[str]:
-            return []
-
-    monkeypatch.setattr("onnxruntime.InferenceSession", Recorded)
-    monkeypatch.setattr("frn.features.onnx_runtime.cuda_answers", lambda: there)
-    open_session(graph.SerializeToString(), "x.onnx", device=device)
-    cuda = ["CUDAExecutionProvider"] if there and device == "auto" else []
-    assert asked == [[*cuda, "CPUExecutionProvider"]]
-
-
 @pytest.mark.parametrize("started", [True, False])
 def test_cuda_that_does_not_start_is_an_error_only_if_requested(
     graph: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch, started: bool
@@ -361,3 +324,5 @@ def test_each_process_of_torchrun_uses_its_own_gpu(
     open_session(graph.SerializeToString(), "x.onnx")
     cuda, cpu = opened.call_args.kwargs["providers"]
     assert (cuda, cpu) == (("CUDAExecutionProvider", {"device_id": rank or "0"}), ("CPUExecutionProvider", {}))
+    open_session(graph.SerializeToString(), "x.onnx", device="cpu")
+    assert opened.call_args.kwargs["providers"] == [cpu]

@@ -12,12 +12,9 @@ from torch import Tensor, nn
 
 from frn.heads import build_head
 from frn.heads.lccrn import LCCRNHead
-from frn.heads.mcl import MCLHead
-from frn.heads.srm import SRMHead
-from frn.heads.vectors.deepbdc import DeepBDCHead
 from frn.models.header import ModelConfig
 from frn.models.model import Model
-from tests.frn.heads.oracle import Plain, assert_equals, pairwise
+from tests.frn.heads.oracle import Plain, assert_equals
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 WAY, SHOT, R, QUERIES = 3, 2, 4, 5
@@ -38,20 +35,6 @@ def from_pool(rows: Tensor, pool: Tensor, alpha: Tensor, beta: Tensor) -> Tensor
     lam = p / d * alpha.exp() + 1e-6
     gram = pool.T @ pool
     return beta.exp() * rows @ torch.linalg.inv(gram + lam * torch.eye(d, dtype=pool.dtype)) @ gram
-
-
-@pytest.mark.parametrize("d", [3, 12])
-def test_srm_compares_the_class_with_the_query_and_with_its_self_reconstruction(d: int) -> None:
-    head = SRMHead()
-    frn = head.frn
-
-    def score(q: Tensor, s: Tensor) -> Tensor:
-        by_class = from_pool(q, s.flatten(0, 1), frn.alpha, frn.beta)
-        by_itself = from_pool(q, q, head.own_alpha, head.own_beta)
-        errors = (by_class - by_itself).square().sum(1) + (by_class - q).square().sum(1)
-        return -frn.gamma * errors.mean()
-
-    check(head, pairwise(score), d=d)
 
 
 def enriched_by_hand(head: LCCRNHead, maps: Tensor, d: int) -> Tensor:
@@ -126,47 +109,6 @@ def test_head_with_two_networks_gets_two_backbones() -> None:
     alone.backbone.load_state_dict(weights)
     torch.testing.assert_close(alone.feature_maps(images), second)
     torch.testing.assert_close(model.folded().feature_maps(images), maps, rtol=1e-3, atol=1e-5)
-
-
-def test_mcl_is_the_katz_centrality_of_the_whole_walk() -> None:
-    def score(q: Tensor, prototypes: Tensor) -> Tensor:
-        locations, of_classes = F.normalize(q, dim=1), F.normalize(prototypes, dim=2).flatten(0, 1)
-        similar = locations @ of_classes.T
-        of_query, n = len(locations), len(of_classes)
-        walk = torch.zeros(n + of_query, n + of_query, dtype=torch.float64)
-        walk[:n, n:] = torch.softmax(20 * similar, 1).T
-        walk[n:, :n] = torch.softmax(10 * similar.T, 1).T
-        whole = torch.eye(n + of_query, dtype=torch.float64)
-        centrality = (torch.linalg.inv(whole - 0.5 * walk) - whole).sum(1)[:n]
-        return (centrality / centrality.sum()).reshape(WAY, -1).sum(1).log()
-
-    def plain(support: Tensor, query: Tensor) -> Tensor:
-        return torch.stack([score(q, support.mean(1)) for q in query])
-
-    check(MCLHead(), plain, d=6)
-
-
-@pytest.mark.parametrize("shot", [1, 2])
-def test_deepbdc_compares_centred_distances_of_channels(shot: int) -> None:
-    d = 6
-    head = DeepBDCHead(d)
-
-    def matrix(m: Tensor) -> Tensor:
-        """Use two loops instead of a product over channels."""
-        distances = torch.stack([torch.stack([(a - b).square().sum() for b in m.T]) for a in m.T])
-        distances = (head.log_scale.exp() / R * distances + 1e-5).sqrt()
-        ones = torch.ones(d, d, dtype=torch.float64)
-        centred = distances - (distances @ ones + ones @ distances) / d + ones @ distances @ ones / d**2
-        return torch.cat([centred[i, i:] for i in range(d)])
-
-    def plain(support: Tensor, query: Tensor) -> Tensor:
-        prototypes = torch.stack([torch.stack([matrix(m) for m in s]).mean(0) for s in support])
-        queries = torch.stack([matrix(m) for m in query])
-        if shot == 1:
-            return queries @ prototypes.T
-        return -(queries[:, None] - prototypes).square().sum(2)
-
-    check(head, plain, d=d, shot=shot)
 
 
 def as_recorded(name: str) -> nn.Module:

@@ -144,31 +144,6 @@ def test_floats_from_0_to_1_are_scaled_so_that_1_is_white(tmp_path: Path) -> Non
     np.testing.assert_array_equal(np.asarray(opened)[..., 0], (ramp * 255).round())
 
 
-@pytest.mark.filterwarnings("ignore::frn.images.depth.ShallowDataWarning")
-@pytest.mark.parametrize("mode", ["RGBA", "LA", "I;16", "F"])
-def test_processing_rows_in_chunks_gives_the_same_image(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
-) -> None:
-    path = tmp_path / "x.tif"
-    ramp = np.arange(70 * 50, dtype=np.uint16).reshape(70, 50)
-    picture = Image.fromarray(ramp) if mode == "I;16" else Image.fromarray(ramp.astype(np.uint8)).convert(mode)
-    if mode in ("RGBA", "LA"):
-        picture.putalpha(Image.fromarray((ramp % 251).astype(np.uint8)))
-    picture.save(path)
-    whole = np.asarray(open_image(path))
-    monkeypatch.setattr(colour, "STRIP", 170)
-    np.testing.assert_array_equal(np.asarray(open_image(path)), whole)
-
-
-def test_visible_part_equals_the_crop_of_the_opened_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, transform = tmp_path / "x.jpg", EvaluationTransform(size=40)
-    Image.radial_gradient("L").convert("RGB").save(path)
-    expected = transform(open_image(path))
-    for large in (decoding.LARGE, 10):
-        monkeypatch.setattr(decoding, "LARGE", large)
-        np.testing.assert_array_equal(decode_crop(read_file(path), path, transform), expected)
-
-
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("mode", ["RGB", "RGBA", "CMYK", "I;16"])
 def test_visible_part_read_in_strips_equals_the_crop_of_the_opened_image(

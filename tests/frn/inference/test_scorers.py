@@ -24,7 +24,7 @@ from frn.heads.vectors.classical import CLASSICAL
 from frn.images.opening import open_image
 from frn.images.transforms import EvaluationTransform
 from frn.inference.classifier import Classifier, Prediction
-from frn.inference.scorers import OtherHead, as_shots
+from frn.inference.scorers import OtherHead
 from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model, save_model
 from frn.projects.session import Support, build_state
@@ -109,15 +109,6 @@ def test_example_is_classified_by_leave_one_out(classes: Path, tmp_path: Path) -
     ((_, expected),) = rest.classify([example])
     assert isinstance(expected, Prediction)
     assert found.probabilities == pytest.approx(expected.probabilities)
-
-
-def test_only_example_of_a_class_is_not_recognised(classes: Path, tmp_path: Path) -> None:
-    classifier = Classifier(load_extractor(save("proto", tmp_path)))
-    first, second, _ = (sorted(home.iterdir()) for home in sorted(classes.iterdir()))
-    classifier.enroll({"one": first[:1], "other": second})
-    ((_, found),) = classifier.classify(first[:1])
-    assert isinstance(found, Prediction)
-    assert found.label == "other"
 
 
 def test_commands_accept_any_head(moths: Path, classes: Path, photo: Path, tmp_path: Path) -> None:
@@ -310,11 +301,6 @@ def test_a_single_class_explains_everything_but_its_only_example() -> None:
     assert asked(on_a_line(a=[0]), 0, "0") == [1]
     with pytest.raises(FrnError, match="no classes yet: enroll some first"):
         asked(on_a_line(), 7)
-
-
-def test_smaller_classes_repeat_their_photos_in_order() -> None:
-    pools = [np.arange(count).reshape(count, 1, 1).astype(np.float32) for count in (1, 2, 5)]
-    assert as_shots(pools)[..., 0, 0].tolist() == [[0] * 5, [0, 1, 0, 1, 0], [0, 1, 2, 3, 4]]
 
 
 def test_other_heads_have_neither_error_maps_nor_transduction() -> None:

@@ -1,7 +1,6 @@
 import os
 import signal
 import time
-import tracemalloc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -122,17 +121,6 @@ def test_a_file_is_read_up_to_the_size_limit(tmp_path: Path) -> None:
     path.write_bytes(b"[" * 100_000)
     with pytest.raises(FrnError, match="x: it is not JSON"):
         read_json(path)
-
-
-def test_reading_a_small_file_reserves_little_memory(tmp_path: Path) -> None:
-    path = tmp_path / "x"
-    path.write_bytes(b"abc" * 1000)
-    tracemalloc.start()
-    try:
-        assert read_regular(path, 1 << 30) == b"abc" * 1000
-        assert tracemalloc.get_traced_memory()[1] < 4 << 20
-    finally:
-        tracemalloc.stop()
 
 
 def test_a_name_that_is_not_utf_8_is_written_as_its_escape(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model
 from frn.system import distributed
-from frn.system.distributed import ALONE, ProcessGroup, joined, restarted
+from frn.system.distributed import ProcessGroup, joined, restarted
 from frn.training import launch, loop
 from frn.training.launch import prepare_run
 from frn.training.loop import train
@@ -199,15 +199,6 @@ def test_ranks_take_different_steps_and_end_with_the_same_weights(ranks: Launch,
         own = [entry for entry in alone if entry[0] == epoch]
         expected += own[: len(own) // 2 * 2]
     assert together == expected, "the same stream as one process draws"
-
-
-def counted(met: ProcessGroup, out: Path) -> str:
-    return f"{met.mean(torch.tensor([met.rank, 4.0])).tolist()} {met.any(met.rank == 1)} {met.any(False)}"
-
-
-def test_ranks_exchange_values(ranks: Launch, tmp_path: Path) -> None:
-    assert ranks(counted, tmp_path / "run") == ["[0.5, 4.0] True False"] * 2
-    assert counted(ALONE, tmp_path) == "[0.0, 4.0] False False"
 
 
 def one_step(met: ProcessGroup, out: Path) -> int:

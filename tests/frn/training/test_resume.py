@@ -17,7 +17,6 @@ from frn.errors import FrnError, FrnWarning
 from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model
 from frn.training.loop import StepReport, train
-from frn.training.presets.preset import Pretraining
 from frn.training.runs.run import RunFolder, RunSettings, TrainState
 from frn.training.setup import build_optimizer, new_model
 from tests import processes
@@ -89,24 +88,6 @@ def test_resuming_without_the_initial_model_keeps_its_normalisation(tmp_path: Pa
     quick(tmp_path / "parts", resume=True)
     assert_same(tmp_path / "parts" / "last.safetensors", tmp_path / "whole" / "last.safetensors")
     assert load_model(tmp_path / "parts" / "last.safetensors").config.mean == HALF
-
-
-def test_resuming_with_different_settings_is_refused(tmp_path: Path) -> None:
-    preset = TINY
-    quick(tmp_path / "whole", preset)
-    left = iter((False, False, False, True))
-    quick(tmp_path / "old", preset, stop=lambda: next(left))
-    for changed, told in (
-        (replace(preset, aux="off"), "aux was reference and is off"),
-        (replace(preset, validation=replace(preset.validation, shot=1)), "validation.shot was None and is 1"),
-        (replace(preset, data=replace(preset.data, max_side=64)), "data.max_side was 32 and is 64"),
-        (replace(preset, pretraining=Pretraining(init_from="x")), "pretraining.init_from was None and is x"),
-    ):
-        with pytest.raises(FrnError, match=told):
-            quick(tmp_path / "old", changed, resume=True)
-    quick(tmp_path / "old", preset, resume=True)
-    for name in ("last", "best"):
-        assert_same(tmp_path / "old" / f"{name}.safetensors", tmp_path / "whole" / f"{name}.safetensors")
 
 
 KILLED = """

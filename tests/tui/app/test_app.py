@@ -144,37 +144,6 @@ async def test_folder_is_enrolled_corrected_saved_and_exported(
     assert driver.app.controller.session.is_saved
 
 
-async def test_every_created_class_can_be_undone(moths_folder: Path, lines: Lines, drive_real: DriveReal) -> None:
-    driver = await drive_real(moths_folder)
-    app = driver.app
-    await driver.keys("A")
-    await driver.type("owl")
-    assert list(driver.counts) == ["banded footman", "bordered footman", "eyed footman", "owl"]
-    await driver.keys("A")
-    await driver.type("owl")  # the key is in use: the app says so and changes nothing
-    assert len(driver.counts) == 4
-    app.workspace.classes_pane.list.focus()
-    await driver.keys("4", "r")
-    await driver.type("Eule [bold]x[/]")
-    assert "Eule [bold]x[/]" in "\n".join(lines(app))
-    app.workspace.classes_pane.chosen = app.controller.session.state.classes[0].id
-    app.workspace.refresh_all()
-    app.workspace.photos_pane.gallery.focus()
-    await driver.keys("space", "space", "4")
-    assert driver.counts == {"banded footman": 1, "bordered footman": 3, "eyed footman": 3, "Eule [bold]x[/]": 2}
-    app.workspace.classes_pane.list.focus()
-    await driver.keys("d")
-    assert "banded footman" not in driver.counts
-    while app.controller.session.can_undo:
-        await driver.keys("u")
-    assert list(driver.counts.values()) == [3, 3, 3]  # the opened project is shown
-    assert app.controller.session.is_saved
-    while app.controller.session.can_redo:
-        await driver.keys("ctrl+r")
-    assert len(driver.counts) == 3
-    assert "banded footman" not in driver.counts
-
-
 async def test_results_threshold_filter_and_help_can_be_opened(
     moths_folder: Path, tmp_path: Path, lines: Lines, drive_real: DriveReal
 ) -> None:

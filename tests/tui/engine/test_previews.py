@@ -54,13 +54,6 @@ def test_a_preview_is_the_whole_frame_of_the_file(engine: Engine, wide: Path) ->
     assert of_views["crop"] == [0, 0, 1, 1]
 
 
-@pytest.mark.parametrize("room", [(1, 1), (7, 90), (84, 20)])
-def test_preview_fits_its_area(bare: Engine, wide: Path, room: tuple[int, int]) -> None:
-    found = cells(bare.done("preview", path=str(wide), columns=room[0], rows=room[1], mode="half"))
-    assert found.shape[0] <= room[1]
-    assert found.shape[1] <= room[0]
-
-
 def test_zoomed_preview_stays_within_the_photo(bare: Engine, wide: Path) -> None:
     answer = bare.done("preview", path=str(wide), columns=40, rows=20, zoom=4.0, centre=[0.0, 0.5])
     assert answer["view"] == [0.0, 0.0, 0.25, 1.0]
@@ -68,18 +61,6 @@ def test_zoomed_preview_stays_within_the_photo(bare: Engine, wide: Path) -> None
     assert seen.shape[:2] == (40, 40)
     assert seen[20, 15].tolist() == pytest.approx([200, 0, 0], abs=4)
     assert seen[20, 25].tolist() == pytest.approx([0, 200, 0], abs=4)
-
-
-def test_photo_keeps_its_aspect_ratio() -> None:
-    for size in [(4000, 3000), (300, 451), (50, 50), (500, 1200)]:
-        for room in [(80, 24), (30, 60), (200, 50)]:
-            for zoom in (1.0, 3.0):
-                columns, rows, (left, top, right, bottom) = fit(size, room, (1, 2), zoom, [0.5, 0.5])
-                across, down = (right - left) * size[0] / columns, (bottom - top) * size[1] / (2 * rows)
-                assert columns <= room[0]
-                assert rows <= room[1]
-                slack = 1 / min(columns, rows) if min(columns, rows) > 1 else np.inf
-                assert abs(across / down - 1) <= slack
 
 
 def test_the_map_covers_exactly_what_the_network_sees() -> None:
@@ -97,16 +78,6 @@ def test_the_map_covers_exactly_what_the_network_sees() -> None:
     smooth = paint(photo, {**heat, "smooth": True}, box, bare=True).astype(int).sum(2)
     assert (np.diff(smooth[10, 41:119]) >= 0).all()
     assert len(np.unique(smooth[10, 40:120])) > 20
-
-
-def test_zoomed_photo_shows_the_matching_part_of_the_map(bare: Engine, wide: Path) -> None:
-    """A point of the photo has the same colour at any zoom."""
-    arguments: Message = {"path": str(wide), "columns": 40, "rows": 20, "look": "map", "heat": HEAT}
-    whole = bare.done("preview", **arguments)
-    near = bare.done("preview", **arguments, zoom=4.0)
-    assert pixels(base64.b64decode(whole["cells"]), 40)[9, 20].tolist() == [252, 255, 164]
-    assert pixels(base64.b64decode(near["cells"]), 40)[35, 20].tolist() == [252, 255, 164]
-    assert pixels(base64.b64decode(near["cells"]), 40)[10, 20].tolist() == [0, 0, 4]
 
 
 @pytest.mark.parametrize("size", [(400, 100), (120, 360)])

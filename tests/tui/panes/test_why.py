@@ -1,6 +1,5 @@
 """A cursor over the cells of a photo shows the example parts that each cell was rebuilt from."""
 
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -80,17 +79,6 @@ async def test_it_opens_from_the_review_and_goes_back_or_to_the_example(where: s
     await driver.keys("enter")
     await driver.idle()
     assert driver.app.screen is driver.app.workspace
-
-
-async def test_a_move_takes_little_time(driver: "Driver") -> None:
-    screen = await opened(driver)
-    begun = time.process_time()
-    for step in (1, -1) * 10:
-        screen.action_move(step, 0)
-        await driver.pilot.pause()
-    spent = (time.process_time() - begun) / 20
-    print(f"{1000 * spent:.1f} ms of processor time a move")
-    assert spent < 0.05
 
 
 async def test_misfits_name_the_most_useful_changes(driver: "Driver", lines: Lines) -> None:

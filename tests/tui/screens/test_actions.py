@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from frn_tui.client.protocol import EXISTS, EngineError
-from frn_tui.dialogs import picker as picker_module
-from frn_tui.dialogs.dialogs import Choose, Page
+from frn_tui.dialogs.dialogs import Choose
 from frn_tui.dialogs.picker import Picker
 from frn_tui.settings.keys import BOUND
 from frn_tui.settings.settings import Settings
@@ -120,77 +119,6 @@ async def test_answering_none_of_these_keeps_the_threshold(driver: "Driver") -> 
     assert controller.threshold == 0.6
     await driver.keys("0")
     assert controller.threshold == 0.4
-
-
-async def test_picker_moves_between_folders_and_accepts_marked_entries(driver: "Driver") -> None:
-    app = driver.app
-
-    async def at(folder: str) -> None:
-        await driver.until(lambda: getattr(app.screen, "folder", "") == folder)
-        await driver.pilot.pause()
-
-    await driver.pilot.press("a")
-    await driver.until(lambda: isinstance(app.screen, Picker))
-    picker = app.screen
-    assert isinstance(picker, Picker)
-    picker.open("/photos/owl")
-    await at("/photos/owl")
-    await driver.pilot.press("left")
-    await at("/photos")
-    assert picker.current == {"name": "owl", "kind": "folder"}
-    await driver.pilot.press("right")
-    await at("/photos/owl")
-    await driver.pilot.press("ctrl+a")
-    assert len(picker.marked) == 4
-    await driver.pilot.press("ctrl+a")
-    assert not picker.marked
-    await driver.pilot.press("space", "space", "up", "space")
-    assert list(picker.marked) == ["/photos/owl/owl-0.jpg"]
-    picker.open("/nowhere")
-    await driver.pilot.pause()
-    assert picker.folder == "/photos/owl"
-    await driver.pilot.press("f2")
-    await driver.idle()
-    assert driver.counts["jay"] == 6  # the photo is already an owl
-    assert [problem.path for problem in app.controller.problems][-1:] == ["/photos/owl/owl-0.jpg"]
-    await driver.keys("b")
-    assert isinstance(app.screen, Page)
-
-
-async def test_the_picker_lays_out_only_visible_entries(
-    drive: "Drive",
-    fake_engine: "FakeEngine",
-    lines: "Callable[[App[Any]], list[str]]",
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    names = [f"elk-{i:05d}.jpg" for i in range(10_000)]
-    monkeypatch.setattr(fake_engine, "FOLDERS", {**fake_engine.FOLDERS, "/many": names})
-    laid_out: list[str] = []
-
-    driver = await drive()
-    app = driver.app
-    await driver.pilot.press("a")
-    await driver.until(lambda: isinstance(app.screen, Picker))
-    picker = app.screen
-    assert isinstance(picker, Picker)
-    render = picker_module._Line.render_strips
-
-    def noted(line: picker_module._Line, *words: Any) -> Any:
-        laid_out.append(line.entry["name"])
-        return render(line, *words)
-
-    monkeypatch.setattr(picker_module._Line, "render_strips", noted)
-    picker.open("/many")
-    await driver.until(lambda: picker.folder == "/many")
-    for key in ("space", "pagedown", "space", "end"):
-        await driver.pilot.press(key)
-        lines(app)
-    assert "elk-09999.jpg" in laid_out
-    assert len(picker.marked) == 2
-    assert not any("✓" in line for line in lines(app))  # the end of the displayed list
-    await driver.pilot.press("space")
-    assert any("✓▫ elk-09999.jpg" in line for line in lines(app))
-    assert len(set(laid_out)) < 200
 
 
 async def test_photos_without_a_class_become_one_with_their_folders_name(driver: "Driver") -> None:

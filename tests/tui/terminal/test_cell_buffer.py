@@ -122,18 +122,6 @@ def test_only_the_colour_that_changes_is_written() -> None:
     assert cells.written(ColorSystem.TRUECOLOR, EVERYTHING)[0].count("48;2;64;80;96") == 1
 
 
-def test_blanks_that_look_alike_are_not_written_again() -> None:
-    cells = CellBuffer()
-    cells.take(update("a b", style=Style(color="#ffffff", bgcolor="#405060")), 3, 1)
-    written(cells)
-    cells.take(update("   ", style=Style(color="#102030", bgcolor="#405060", bold=True)), 3, 1)
-    assert written(cells) == [(1, 1, "   ")]  # the middle is joined to its neighbours
-    cells.take(update("   ", style=Style(bgcolor="#405060")), 3, 1)
-    assert written(cells) == []
-    cells.take(update("   ", style=Style(bgcolor="#405060", underline=True)), 3, 1)
-    assert written(cells) == [(1, 1, "   ")]
-
-
 def test_a_style_is_written_once_for_all_places_that_have_it() -> None:
     cells = CellBuffer()
     style = Style(color="#102030", bgcolor="#405060")

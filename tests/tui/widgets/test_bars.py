@@ -5,14 +5,12 @@ import pytest
 from frn_tui.terminal.text import bar
 from frn_tui.widgets.bars import BarRow, Bars
 from rich.cells import cell_len
-from rich.style import Style
 from textual.app import App
 from textual.message import Message
 from textual.pilot import Pilot
 
 Play = Callable[..., Any]
 Lines = Callable[[App[Any]], list[str]]
-Styles = Callable[[App[Any]], list[list[Style]]]
 Told = list[Message]
 
 BIRDS = [
@@ -127,37 +125,6 @@ async def test_a_click_sets_the_mark(play: Play) -> None:
     await pilot.click(bars, offset=(25, 4))
     await pilot.click(bars, offset=(10, 2))
     assert chosen(told) == [0.25]
-
-
-@pytest.mark.parametrize("theme", ["textual-dark", "textual-light", "ansi-dark", "ansi-light"])
-async def test_everything_is_shown_without_colours(
-    play: Play, lines: Lines, monkeypatch: pytest.MonkeyPatch, theme: str
-) -> None:
-    monkeypatch.setenv("NO_COLOR", "1")
-    bars = Bars()
-    pilot, _ = await play(bars, size=(48, 8), theme=theme)
-    bars.show(BIRDS, 0.67, 0.63, True)
-    await pilot.pause()
-    assert seen(lines, pilot)[0] == "▌ unknown  (blue jay?)"
-
-
-@pytest.mark.parametrize("theme", ["textual-dark", "textual-light", "nord", "solarized-light"])
-async def test_every_part_has_enough_contrast(play: Play, styles: Styles, theme: str) -> None:
-    """At least 3 : 1, which WCAG requires for large text and graphics."""
-
-    def luminance(rgb: tuple[int, ...]) -> float:
-        linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in (c / 255 for c in rgb)]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-    bars = Bars()
-    pilot, _ = await play(bars, size=(48, 8), theme=theme)
-    bars.show(BIRDS, 0.67, 0.63, True)
-    await pilot.pause()
-    for style in {style for line in styles(pilot.app)[:6] for style in line}:
-        assert style.color is not None
-        assert style.bgcolor is not None
-        pair = sorted(luminance(tuple(c.get_truecolor())) for c in (style.color, style.bgcolor))
-        assert (pair[1] + 0.05) / (pair[0] + 0.05) >= 3, style
 
 
 async def test_without_a_calibration_the_gauge_says_what_is_missing(play: Play, lines: Lines) -> None:

@@ -1,12 +1,9 @@
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from frn_tui.widgets.lists import ClassList, ClassRow
 from textual.app import App
-from textual.widget import Widget
-from textual.widgets import OptionList
 
 Play = Callable[..., Any]
 Lines = Callable[[App[Any]], list[str]]
@@ -136,23 +133,3 @@ async def test_the_highlight_shows_without_colours(
     await pilot.pause()
     highlighted, other, *_ = digest(pilot.app)
     assert highlighted != other
-
-
-@pytest.mark.slow
-async def test_two_hundred_classes_are_as_fast_as_plain_options(play: Play) -> None:
-    async def quickest(widget: Widget, show: Callable[[int], object]) -> float:
-        pilot, _ = await play(widget)
-        spent = []
-        for step in range(6):
-            start = time.process_time()
-            show(step)
-            await pilot.pause()
-            spent.append(time.process_time() - start)
-        return min(spent)
-
-    classes, plain = ClassList(), OptionList(markup=False)
-    rows_took = await quickest(
-        classes, lambda step: classes.show([ClassRow(i, i + 1, f"class {i}", step) for i in range(200)])
-    )
-    options_took = await quickest(plain, lambda step: plain.set_options(f"class {i} {step}" for i in range(200)))
-    assert rows_took < 2 * options_took

@@ -99,22 +99,6 @@ async def test_arrows_move_only_an_enlarged_photo(play: Play) -> None:
     assert (preview.zoom, preview.centre) == (1.0, (0.5, 0.5))
 
 
-@pytest.mark.parametrize("theme", ["textual-dark", "textual-light", "ansi-dark", "ansi-light"])
-async def test_no_color_works_in_every_theme(
-    play: Play, lines: Lines, monkeypatch: pytest.MonkeyPatch, theme: str
-) -> None:
-    """A segment without a style would end the app there."""
-    monkeypatch.setenv("NO_COLOR", "1")
-    preview = Preview()
-    pilot, _ = await play(preview, theme=theme)
-    for mode in MODES:
-        preview.mode = mode
-        for picture in (None, plain(20, 10)):
-            shown(preview, picture)
-            await pilot.pause()
-            assert len(lines(pilot.app)) == 24
-
-
 async def test_the_hint_is_centred_and_wrapped(play: Play, lines: Lines) -> None:
     preview = Preview(mode="half", empty_text="p classifies a photo")
     pilot, _ = await play(preview, size=(40, 9))

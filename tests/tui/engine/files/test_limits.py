@@ -36,18 +36,6 @@ def test_folder_that_cannot_be_listed_is_reported(
     assert "cannot be listed (Permission denied)" in bare.ask("list", path=str(tmp_path / "x")).reason
 
 
-def test_splits_in_any_case_are_not_classes_but_a_further_folder_makes_classes(bare: Engine, tmp_path: Path) -> None:
-    home = tmp_path / "data"
-    for name in ("Train", "VAL"):
-        (home / name).mkdir(parents=True)
-        (home / name / "a.png").touch()
-    reason = bare.done("scan", path=str(home))["reason"]
-    assert reason.startswith(f"{home}: contains the splits of a data set, not classes. Choose one of them: ")
-    (home / "jay").mkdir()
-    (home / "jay" / "a.png").touch()
-    assert list(bare.done("scan", path=str(home))["classes"]) == ["jay", "Train", "VAL"]
-
-
 def test_sorting_reports_what_is_not_a_file(bare: Engine, tmp_path: Path) -> None:
     photo, folder = tmp_path / "a.jpg", tmp_path / "folder.jpg"
     photo.write_text("1")

@@ -1,33 +1,17 @@
 """The journal of moved photos, line by line."""
 
 import errno
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 from frn_tui.engine.files import moves
-from frn_tui.engine.files.moves import TAIL, MoveJournal, _encode, _settled, settle_all
+from frn_tui.engine.files.moves import MoveJournal, _settled, settle_all
 
 from frn.errors import FrnError
 from frn.system.files import LOCK, beside, open_to_append
 from frn.system.processes.locks import Lock
-
-
-@pytest.mark.parametrize("before", [0, 1])
-def test_only_the_last_256_kib_are_searched_for_unfinished_moves(tmp_path: Path, before: int) -> None:
-    source, target = tmp_path / "a.jpg", tmp_path / "b.jpg"
-    source.write_text("photo")
-    line = _encode({"move": str(source), "to": str(target), "bytes": 5})
-    path = tmp_path / "journal.jsonl"
-    path.write_bytes(b"\n" * 500 + line + b" " * (256 * 1024 - len(line) + before - 1) + b"\n")
-    journal = MoveJournal(str(path))
-    journal.settle()
-    settled = path.read_bytes()[500 + TAIL + before - 1 :].strip()
-    assert bool(settled) == (not before)
-    if settled:
-        assert json.loads(settled)["kept"] == str(source)
 
 
 def test_line_that_is_written_only_in_part_stops_the_move(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

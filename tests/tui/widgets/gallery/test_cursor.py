@@ -71,16 +71,6 @@ async def test_range_selection_follows_the_cursor_keys(play: Play, gallery: Gall
     assert gallery.selection == paths(0, 1, 18, 19)
 
 
-async def test_all_photos_can_be_selected_and_deselected(play: Play, gallery: Gallery) -> None:
-    pilot, _ = await play(gallery, size=(WIDE, HIGH))
-    gallery.focus()
-    gallery.set_items(items(20))
-    await pilot.press("space", "ctrl+a")
-    assert gallery.selection == paths(*range(20))
-    await pilot.press("ctrl+a")
-    assert gallery.selection == []
-
-
 async def test_cursor_and_selection_stay_with_their_paths(play: Play, gallery: Gallery) -> None:
     pilot, told = await play(gallery, size=(WIDE, HIGH))
     gallery.set_items(items(10))
@@ -123,14 +113,6 @@ async def test_keys_do_nothing_without_items(play: Play, gallery: Gallery, lines
     await pilot.click(gallery, offset=(3, 3))
     assert not told
     assert gallery.cursor_item is None
-
-
-async def test_enter_opens_the_item(play: Play, gallery: Gallery) -> None:
-    pilot, told = await play(gallery, size=(WIDE, HIGH))
-    gallery.focus()
-    gallery.set_items(items(5))
-    await pilot.press("right", "enter")
-    assert opened(told) == paths(1)
 
 
 async def test_the_mouse_moves_selects_and_opens(play: Play, gallery: Gallery) -> None:

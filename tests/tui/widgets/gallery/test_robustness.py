@@ -1,7 +1,5 @@
 """Every size, unusual names, many items."""
 
-import statistics
-import time
 from typing import Any
 
 import pytest
@@ -37,28 +35,11 @@ async def test_unusual_names_stay_within_their_cells(play: Play, lines: Lines, v
     assert any("[bold red]" in line or "[bold" in line for line in seen)
 
 
-async def scroll(play: Play, count: int) -> tuple[float, int]:
-    """Go ten pages down; return the median processor time per page and the number of image requests."""
+async def test_ten_thousand_items_request_only_visible_images(play: Play) -> None:
     gallery = Gallery(mode="half")
     pilot, told = await play(gallery, size=(WIDE, HIGH))
     gallery.focus()
-    gallery.set_items(items(count))
-    await pilot.pause()
-    pages = []
-    for _ in range(10):
-        start = time.process_time()
-        await pilot.press("pagedown")
-        pages.append(time.process_time() - start)
+    gallery.set_items(items(10_000))
+    await pilot.press(*["pagedown"] * 10)
     assert all(len(want.requests) <= 12 for want in wants(told))
-    return statistics.median(pages), len(wants(told))
-
-
-async def test_ten_thousand_items_request_only_visible_images(play: Play) -> None:
-    _, asked = await scroll(play, 10_000)
-    assert asked <= 11
-
-
-@pytest.mark.slow
-async def test_ten_thousand_items_scroll_as_fast_as_a_hundred(play: Play) -> None:
-    (few, _), (many, _) = await scroll(play, 200), await scroll(play, 10_000)
-    assert many < 3 * few + 0.005
+    assert len(wants(told)) <= 11
