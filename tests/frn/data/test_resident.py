@@ -33,12 +33,6 @@ def test_images_on_the_device_equal_images_on_the_host(piece: int) -> None:
     np.testing.assert_array_equal(extents, their_extents)
 
 
-def test_gathering_images_does_not_wait_for_the_device() -> None:
-    canvas, _ = ResidentImages(SEVERAL_SIZES, torch.device("meta")).gather([0, 7])
-    assert canvas.is_meta
-    assert canvas.shape == (2, 33, 33, 3)
-
-
 @pytest.mark.parametrize(("free", "kind"), [(1 << 30, ResidentImages), (1 << 10, ConcatImages)])
 def test_pixels_go_to_the_device_if_they_fit(free: int, kind: type) -> None:
     with (

@@ -13,7 +13,8 @@ from tests.tui.conftest import Drive, Driver
 
 PICTURES = set("▀▄█▁▂▃▅▆▇▌▐▔▕▏┆⋮ ")
 BORDERS = set("╭╮╰╯─│┌┐└┘┏┓┗┛━┃▔▕▎▊")
-THEMES = sorted(name for name in FrnApp().available_themes if "ansi" not in name)
+DAILY = ["textual-dark", "textual-light"]
+OTHERS = sorted(name for name in FrnApp().available_themes if "ansi" not in name and name not in DAILY)
 
 
 def luminance(color: Color) -> float:
@@ -30,7 +31,9 @@ def contrast(style: Style) -> float:
     return (lighter + 0.05) / (darker + 0.05)
 
 
-@pytest.mark.parametrize("themes", [THEMES[start::4] for start in range(4)], ids=" ".join)
+@pytest.mark.parametrize(
+    "themes", [DAILY, *(pytest.param(OTHERS[start::4], marks=pytest.mark.nightly) for start in range(4))], ids=" ".join
+)
 async def test_text_has_a_contrast_of_at_least_4_5_and_borders_of_at_least_3(
     themes: list[str], drive: Drive, lines: Any, styles: Any
 ) -> None:

@@ -54,7 +54,9 @@ def boxed(photos: Photos, boxes: int) -> dict[str, list[Path]]:
     }
 
 
-@pytest.mark.parametrize(("boxes", "app_first"), [(0, True), (1, True), (1, False)])
+@pytest.mark.parametrize(
+    ("boxes", "app_first"), [(0, True), (1, True), pytest.param(1, False, marks=pytest.mark.nightly)]
+)
 def test_the_app_answers_as_the_command_line(
     engine: Engine, photos: Photos, tmp_path: Path, boxes: int, app_first: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

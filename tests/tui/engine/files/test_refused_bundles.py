@@ -3,7 +3,6 @@
 import shutil
 import zipfile
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -72,30 +71,6 @@ def test_bundle_is_stored_in_new_folders_class_by_class(engine: Engine, state: A
 def test_bundle_of_a_shipped_model_does_not_contain_it(engine: Engine, state: Any, tmp_path: Path) -> None:
     engine.done("bundle", path=str(tmp_path / "b"), state=state)
     assert not list((tmp_path / "b").rglob("*.onnx"))
-
-
-def test_bundle_that_does_not_fit_names_both_sizes(
-    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
-        archive.writestr("b/b.frn.json", "{}")
-        archive.writestr("b/x.jpg", bytes(3 << 20))
-    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=(1 << 20) + 5))
-    reason = engine.ask("unpack", path=str(tmp_path / "b.zip"), folder=str(tmp_path / "in" / "b")).reason
-    assert reason == f"{tmp_path / 'b.zip'}: needs 3 MiB, but {tmp_path / 'in'} has 1 MiB free"
-
-
-@pytest.mark.parametrize(
-    ("names", "count"), [(["a/b/c.frn.json"], 1), (["a.frn.json", "b/b.frn.json"], 2), (["a.jpg"], 0)]
-)
-def test_bundle_has_one_project_in_at_most_one_folder(
-    engine: Engine, tmp_path: Path, names: list[str], count: int
-) -> None:
-    with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
-        for name in names:
-            archive.writestr(name, "{}")
-    reason = engine.ask("unpack", path=str(tmp_path / "b.zip"), folder=str(tmp_path / "b")).reason
-    assert reason.endswith(f": is not a bundle: it should contain one project (.frn.json), not {count}")
 
 
 def test_bundle_where_nothing_can_be_written_gives_the_reason(engine: Engine, state: Any, tmp_path: Path) -> None:
