@@ -33,7 +33,7 @@ import argparse
 import hashlib
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -52,7 +52,7 @@ from frn.images.opening import open_image
 from frn.images.transforms import Pixels
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.enrollment import listed_state
-from frn.inference.find import Finder, Scaled
+from frn.inference.find import Finder
 from frn.models.zoo import DEFAULT_MODEL
 from frn.projects.class_files import class_files
 from frn.ridge.enrolment import ClassScorer, enroll
@@ -73,21 +73,28 @@ class Memory(Finder):
 
     def __init__(self, extractor: Extractor) -> None:
         super().__init__(extractor)
-        self.known: dict[Path, Scaled] = {}
-        self.looks: dict[tuple[int, int, bytes], Maps] = {}
+        self.decoded: dict[Path, tuple[Pixels, tuple[int, int]]] = {}
+        self.looks: dict[tuple[float, tuple[int, ...], bytes], Maps] = {}
         self.embedded: dict[Path, Maps] = {}
 
-    def scaled_maps(self, path: Path) -> Scaled:
-        """Return the maps of a photo at each scale, from memory."""
-        if path not in self.known:
-            self.known[path] = super().scaled_maps(path)
-        return self.known[path]
+    def pixels(self, path: Path) -> tuple[Pixels, tuple[int, int]]:
+        """Return the pixels of a photo, from memory."""
+        if path not in self.decoded:
+            self.decoded[path] = super().pixels(path)
+        return self.decoded[path]
+
+    def maps(self, pixels: Pixels, scale: float) -> Maps:
+        """Return the map of a photo at a scale, from memory."""
+        return self._kept(pixels, scale, lambda: super(Memory, self).maps(pixels, scale))
 
     def look(self, pixels: Pixels) -> Maps:
         """Return the map of a part of a photo, from memory."""
-        key = *pixels.shape[:2], hashlib.blake2b(pixels.tobytes(), digest_size=16).digest()
+        return self._kept(pixels, 0, lambda: super(Memory, self).look(pixels))
+
+    def _kept(self, pixels: Pixels, scale: float, compute: Callable[[], Maps]) -> Maps:
+        key = scale, pixels.shape, hashlib.blake2b(pixels.tobytes(), digest_size=16).digest()
         if key not in self.looks:
-            self.looks[key] = super().look(pixels)
+            self.looks[key] = compute()
         return self.looks[key]
 
     def embed(self, paths: Sequence[Path]) -> Maps:
@@ -301,7 +308,7 @@ def milliseconds(finder: Finder, paths: Sequence[Path], scorer: ClassScorer) -> 
     for found in (lambda path: path, lambda path: finder.box(path, scorer)):
         start = time.process_time()
         for path in paths:
-            finder.extractor.feature_maps(finder.extractor.transform(open_image(found(path)))[None])
+            list(finder.extractor.read([found(path)]))
         spent.append(1000 * (time.process_time() - start) / len(paths))
     return spent
 

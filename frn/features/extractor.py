@@ -131,6 +131,7 @@ class Extractor:
             raise FrnError(f"{where}: its inputs and outputs do not match an extractor for {side}-pixel images")
         self.shape: tuple[int, int] = (r, d)
         """Locations r and channels d of a feature map."""
+        self._ready: dict[tuple[Path, object], tuple[Maps, bytes]] = {}
 
     def on_grid(self, errors: NDArray[np.floating]) -> NDArray[np.floating]:
         """Arrange errors of a map's locations (n, r) on the grid (n, h, w); where views overlap, it has their mean."""
@@ -221,6 +222,12 @@ class Extractor:
                 for executor in (pool, network):
                     executor.shutdown(cancel_futures=True)
 
+    def remember(self, path: Path, maps: Maps, pixels: Pixels) -> None:
+        """Keep the map of a file that will be read next, and has been embedded from these pixels (S, S, 3)."""
+        self._ready[path, stamp_of(path)] = maps, look(pixels)
+        for unread in list(self._ready)[:-BATCH]:
+            self._ready.pop(unread, None)
+
     def embed(
         self, seen: "Sequence[Embedded | Prepared | FrnError]", store: FeatureStore | None = None
     ) -> list[Embedded | FrnError]:
@@ -259,6 +266,10 @@ class Extractor:
         if isinstance(known, FrnError):
             return known
         key, data = known
+        if ready := self._ready.pop((path, stamp_of(path)), None):
+            if store:
+                store.put(self.sha256, {key: ready[0]}, {key: ready[1]})
+            return Embedded(key, *ready, source=path)
         if store and (kept := store.get(self.sha256, key, self.shape)):
             return Embedded(key, *kept, source=path)
         try:

@@ -81,8 +81,6 @@ def margins(
     return others - least, best
 
 
-Scaled = tuple[Pixels, Maps, tuple[int, int]]
-"""Pixels of a photo that is scaled down, its map (H, W, d), and its full width and height."""
 Fractions = tuple[float, float, float, float]
 """Left and top edge, width and height of a part of a photo, as fractions of the photo's width and height."""
 WHOLE: Fractions = (0.0, 0.0, 1.0, 1.0)
@@ -113,49 +111,50 @@ class Finder:
         """
         if split_box(path)[1] is not None:
             return path
-        box = self.best(self.scaled_maps(path), scorer, own)
-        return path if box is None else Path(box_name(str(path), box))
+        pixels, size = self.pixels(path)
+        part, maps = self.best(pixels, scorer, own)
+        subject = path if part is WHOLE else Path(box_name(str(path), pixel_box(part, size)))
+        if pixels.shape[1::-1] == size:  # not scaled down: reading it would give the same map
+            self.extractor.remember(subject, maps, self.extractor.transform(Image.fromarray(cut(pixels, part))))
+        return subject
 
     def box_in(self, image: Image.Image, scorer: ClassScorer) -> Box | None:
         """Return the box of the subject of an upright RGB image that is not a file; None is the whole image."""
         small = image.copy()
         small.thumbnail((LONGEST, LONGEST), Image.Resampling.BILINEAR)
-        return self.best(self.scaled(np.asarray(small), image.size), scorer)
+        part, _ = self.best(np.asarray(small), scorer)
+        return None if part is WHOLE else pixel_box(part, image.size)
 
-    def best(self, scaled: Scaled, scorer: ClassScorer, own: int | None = None) -> Box | None:
-        """Return the part with the largest margin, in pixels of the photo; None is the whole photo.
-
-        With `own`, a part is returned that is not the whole photo.
-        """
-        pixels, maps, size = scaled
-        parts = [parts[margin.argmax()] for margin, parts in self.windows(maps, scorer, own)]
+    def best(self, pixels: Pixels, scorer: ClassScorer, own: int | None = None) -> tuple[Fractions, Maps]:
+        """Return the part with the largest margin, which with `own` is not `WHOLE`, and its map."""
+        windows = self.windows(self.maps(pixels, SCALE), scorer, own)
+        parts = [parts[margin.argmax()] for margin, parts in windows]
         looks = [self.look(cut(pixels, part)) for part in parts]
         if own is None:  # in a class with boxes, the subject is a part of the photo
             parts, looks = [WHOLE, *parts], [self.look(pixels), *looks]
         errors, lengths = location_errors(np.stack(looks), scorer)
-        part = parts[margins(errors.mean(1), lengths.mean((1, 2)), own)[0].argmax()]
-        return pixel_box(part, size) if part is not WHOLE else None
+        best = margins(errors.mean(1), lengths.mean((1, 2)), own)[0].argmax()
+        return parts[best], looks[best]
 
     def look(self, pixels: Pixels) -> Maps:
         """Return the map (r, d) of a part of a photo, read like a photo."""
         return self.extractor.feature_maps(self.extractor.transform(Image.fromarray(pixels))[None])[0]
 
-    def scaled_maps(self, path: Path) -> Scaled:
-        """Return the map of a photo. Raises FrnError if it cannot be read."""
-        return self.scaled(*decode_whole(read_file(path), path, LONGEST))
+    def pixels(self, path: Path) -> tuple[Pixels, tuple[int, int]]:
+        """Return the pixels of a photo, scaled down if it is large, and its full width and height.
 
-    def scaled(self, pixels: Pixels, size: tuple[int, int]) -> Scaled:
-        """Return the map of the pixels of a photo, whose full width and height are `size`."""
-        return pixels, self.maps(pixels, SCALE), size
+        Raises FrnError if it cannot be read.
+        """
+        return decode_whole(read_file(path), path, LONGEST)
 
     def candidates(self, path: Path, scorer: ClassScorer) -> list[Box]:
         """Return the parts of a photo that may be subjects: of each size, the windows with the largest margins.
 
         Those of one size overlap little. Raises FrnError if the photo cannot be read.
         """
-        _, maps, size = self.scaled_maps(path)
+        pixels, size = self.pixels(path)
         boxes: list[Box] = []
-        for margin, parts in self.windows(maps, scorer):
+        for margin, parts in self.windows(self.maps(pixels, SCALE), scorer):
             boxes += distinct((pixel_box(parts[place], size) for place in np.argsort(-margin).tolist()), MOST)
         return boxes
 

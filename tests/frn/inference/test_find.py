@@ -18,7 +18,7 @@ from frn.errors import FrnError
 from frn.estimator.few_shot import FewShotClassifier
 from frn.estimator.loading import load_classifier, load_extractor
 from frn.features.any_size import any_size
-from frn.features.extractor import Tta
+from frn.features.extractor import Embedded, Tta
 from frn.images.boxes import Box, box_name, split_box
 from frn.images.opening import open_image
 from frn.inference.find import Finder, margins, pixel_box, window_means
@@ -69,7 +69,7 @@ def test_a_network_that_depends_on_its_size_is_refused() -> None:
         any_size(model.SerializeToString(), "x.onnx")
 
 
-def test_a_small_subject_is_found_wherever_it_is(tmp_path: Path) -> None:
+def test_a_small_subject_is_found_wherever_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     extractor, draw = load_extractor("frn-photo", "cpu"), np.random.default_rng(0)
     moths = [np.stack([extractor.transform(draw_moth(species(n), draw, 192)) for _ in range(3)]) for n in range(3)]
     assert extractor.head
@@ -85,6 +85,14 @@ def test_a_small_subject_is_found_wherever_it_is(tmp_path: Path) -> None:
             assert file == path
             assert box is not None
             assert overlap(box, Box(left, top, 170, 170)) > 0.6
+    (expected,) = load_extractor("frn-photo", "cpu").read([where := finder.box(path, scorer)])
+    with monkeypatch.context() as patch:
+        patch.setattr(extractor, "feature_maps", lambda pixels: pytest.fail("the winner is embedded twice"))
+        ((_, read),) = extractor.read([where])
+    assert isinstance(read, Embedded)
+    assert isinstance(expected[1], Embedded)
+    assert (read.key, read.look) == (expected[1].key, expected[1].look)
+    assert np.allclose(read.maps, expected[1].maps, atol=1e-5)
     boxed = Path(box_name(str(path), Box(1, 2, 3, 4)))
     assert finder.box(boxed, scorer) == boxed  # a given box stays
 

@@ -12,12 +12,12 @@ import numpy as np
 from frn.errors import FrnError
 from frn.features.extractor import Embedded, Extractor
 from frn.features.feature_cache import Maps
-from frn.images.boxes import Box, split_box
+from frn.images.boxes import split_box
 from frn.images.stamps import stamp_of
 from frn.images.transforms import Pixels
 from frn.inference.classifier import Classifier
 from frn.inference.enrolled_form import EnrolledForm, LeftOut, classes_key
-from frn.inference.find import Finder, Scaled
+from frn.inference.find import Finder, Fractions
 from frn.projects.session import State, Support
 from frn.ridge.enrolment import ClassScorer
 from frn.ridge.parameters import HeadParameters
@@ -54,11 +54,11 @@ class CachingFinder(Finder):
             if self._done:
                 job.progress(total, total)
 
-    def best(self, scaled: Scaled, scorer: ClassScorer, own: int | None = None) -> Box | None:
+    def best(self, pixels: Pixels, scorer: ClassScorer, own: int | None = None) -> tuple[Fractions, Maps]:
         if self._job and self._total:
             self._job.progress(min(self._done, self._total - 1), self._total)
             self._done += 1
-        return super().best(scaled, scorer, own)
+        return super().best(pixels, scorer, own)
 
     def maps(self, pixels: Pixels, scale: float) -> Maps:
         return self._kept(pixels, scale, lambda: super(CachingFinder, self).maps(pixels, scale))
@@ -74,14 +74,12 @@ class CachingFinder(Finder):
             self._maps.put(key, maps := compute())
         return maps
 
-    def scaled_maps(self, path: Path) -> Scaled:
+    def pixels(self, path: Path) -> tuple[Pixels, tuple[int, int]]:
         key = path, stamp_of(path)
-        if (pixels := self._pixels.get(key)) is not None:
-            return self.scaled(pixels, self._sizes[key])
-        scaled = super().scaled_maps(path)
-        self._pixels.put(key, scaled[0])
-        self._sizes[key] = scaled[2]
-        return scaled
+        if (kept := self._pixels.get(key)) is None:
+            kept, self._sizes[key] = super().pixels(path)
+            self._pixels.put(key, kept)
+        return kept, self._sizes[key]
 
 
 class Subjects:
