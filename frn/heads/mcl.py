@@ -1,8 +1,8 @@
 """MCL, mutual centralized learning (Liu et al., CVPR 2022): the score of a class is the centrality of its locations.
 
-The formulas follow LibFewShot (RL-VIG/LibFewShot), which adapts the authors' code. A random walk alternates between the
-query's locations and the locations of all classes; the probability of a step grows with the cosine. The probability of
-a class is the share of its locations in the Katz centrality of all classes. The head has no learned parameters.
+The formulas follow the authors' code (LouieYang/MCL). A random walk alternates between the query's locations and the
+locations of all classes; the probability of a step grows with the cosine. The probability of a class is the share of
+its locations in the Katz centrality of all classes. The head has no learned parameters.
 
 Shape letters: way classes, r locations per map, q queries.
 """
@@ -16,7 +16,7 @@ from frn.heads.head import Head
 KATZ = 0.5
 """Weight of each further step of the walk."""
 TO_CLASSES, TO_QUERY = 20.0, 10.0
-"""Temperatures of the steps (with `KATZ`, LibFewShot's values for Conv-4 on mini-ImageNet)."""
+"""Temperatures of the steps (with `KATZ`, the defaults of the authors' code)."""
 
 
 class MCLHead(Head):

@@ -2,13 +2,12 @@
 
 import json
 import zlib
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
+from faithful import by_rule
 from torch import Tensor
 
 from frn.images.transforms import EvaluationTransform
@@ -20,36 +19,18 @@ AS_IS = EvaluationTransform(size=84)
 WAY, SHOT, QUERIES = 3, 2, 2
 
 
-def resnet12_state(keys: Path) -> dict[str, Tensor]:
-    """Make weights as for the recording: random, but the same everywhere."""
-    recipe = json.loads(keys.read_text())
-    state = {}
-    for key, shape in recipe["shapes"].items():
-        if key.endswith("num_batches_tracked"):
-            state[key] = torch.tensor(0)
-            continue
-        z = np.random.default_rng(zlib.crc32(key.encode()) + recipe["seed"]).standard_normal(shape).astype(np.float32)
-        if len(shape) == 4:
-            z *= np.sqrt(2 / (shape[0] * shape[2] * shape[3]))
-        elif key.endswith("running_var"):
-            z = 1 + 0.1 * np.abs(z)
-        elif key.endswith("weight"):
-            z = 1 + 0.1 * z
-        elif key == "r":
-            z = np.array([0.4, -0.2])
-        elif key == "scale":
-            z = np.array([1.7])
-        else:
-            z = 0.1 * z
-        state[key] = torch.from_numpy(np.asarray(z, dtype=np.float32))
-    return state
+def kind(key: str, floating: torch.dtype = torch.float32) -> torch.dtype:
+    return torch.long if key.endswith("num_batches_tracked") else floating
 
 
 def load(golden: Path, name: str, tmp_path: Path) -> tuple[Model, dict[str, Tensor]]:
     path = golden / f"{name}.pth"
     if name == "frn-resnet12":
         path = tmp_path / "frn-resnet12.pth"
-        torch.save(resnet12_state(golden / "frn-resnet12.keys.json"), path)
+        recipe = json.loads((golden / "frn-resnet12.keys.json").read_text())
+        state = {key: torch.zeros(shape, dtype=kind(key)) for key, shape in recipe["shapes"].items()}
+        by_rule(state, recipe["seed"])
+        torch.save(state, path)
     model = import_reference(path, transform=AS_IS)
     model.mean.zero_()  # the recorded images are already normalised
     model.std.fill_(1.0)
@@ -131,24 +112,17 @@ def test_a_pretraining_checkpoint_provides_its_backbone_and_temperature(golden: 
     assert (alpha, beta, gamma) == (0.0, 0.0, state["scale"].item())
 
 
-def drawn(key: str, shape: Sequence[int]) -> NDArray[np.float64]:
-    return np.random.default_rng(zlib.crc32(key.encode())).standard_normal(shape)
-
-
 def authors_state() -> dict[str, Tensor]:
-    """A checkpoint for the authors' Conv-4 in float64, generated as for `training.npz`."""
-    state = {"r": np.array([0.4, -0.2]), "scale": np.array([1.7])}
+    """A checkpoint for the authors' Conv-4 in float64, with the weights of `training.npz`."""
+    shapes: dict[str, tuple[int, ...]] = {"r": (2,), "scale": (1,)}
     for layer in (0, 3, 6, 9):
         name = f"feature_extractor.layers.{layer}.layers"
-        shape = (64, 3 if layer == 0 else 64, 3, 3)
-        state[f"{name}.0.weight"] = drawn(f"{name}.0.weight", shape) * np.sqrt(2 / (64 * 9))
-        state[f"{name}.1.weight"] = 1 + 0.1 * drawn(f"{name}.1.weight", (64,))
-        state[f"{name}.1.running_var"] = 1 + 0.1 * np.abs(drawn(f"{name}.1.running_var", (64,)))
-        state |= {
-            key: 0.1 * drawn(key, (64,)) for key in (f"{name}.0.bias", f"{name}.1.bias", f"{name}.1.running_mean")
-        }
-        state[f"{name}.1.num_batches_tracked"] = np.array(0)
-    return {key: torch.from_numpy(np.asarray(value)) for key, value in state.items()}
+        shapes[f"{name}.0.weight"] = (64, 64 if layer else 3, 3, 3)
+        vectors = ("0.bias", "1.bias", "1.weight", "1.running_mean", "1.running_var")
+        shapes |= {f"{name}.{vector}": (64,) for vector in vectors} | {f"{name}.1.num_batches_tracked": ()}
+    state = {key: torch.zeros(shape, dtype=kind(key, torch.float64)) for key, shape in shapes.items()}
+    by_rule(state)
+    return state
 
 
 def test_training_step_equals_that_of_the_authors_forward_and_backward(tmp_path: Path) -> None:
@@ -157,7 +131,8 @@ def test_training_step_equals_that_of_the_authors_forward_and_backward(tmp_path:
     as_is = ModelConfig(backbone="conv4", method="frn", transform=AS_IS, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
     model = Model(as_is).double().train()
     model.load_state_dict(read_reference(tmp_path / "authors.pth"))
-    maps = model.feature_maps(torch.from_numpy(drawn("images", (WAY * (SHOT + QUERIES), 3, 84, 84))))
+    generator = np.random.default_rng(zlib.crc32(b"images"))
+    maps = model.feature_maps(torch.from_numpy(generator.standard_normal((WAY * (SHOT + QUERIES), 3, 84, 84))))
     support, query = maps[: WAY * SHOT].unflatten(0, (WAY, SHOT)), maps[WAY * SHOT :]
     logits = model.head(support, query)
     loss = training_loss(logits, support)
