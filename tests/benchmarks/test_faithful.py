@@ -13,7 +13,7 @@ from tests.benchmarks.scripts import invoke, output
 
 OTHERS = {"deepemd": "linear programs", **dict.fromkeys(CLASSICAL, "is fitted to each episode, without a gradient")}
 ALLOWED = {torch.float64: 1e-13, torch.float32: 3e-6}
-"""Largest relative difference after the softmax; DeepBDC's square roots lose another digit in float32."""
+"""Largest relative difference after the softmax; DeepBDC's square roots lose a little more in float32."""
 
 
 @pytest.mark.parametrize("p", [3, 8])
@@ -34,7 +34,7 @@ def test_logits_and_gradients_are_those_of_the_svd(name: str, dtype: torch.dtype
         for parameter, values in head.named_parameters():
             if parameter.endswith("alpha"):
                 values.data.fill_(alpha)
-        allowed = ALLOWED[dtype] * (10 if name == "deepbdc" else 1)
+        allowed = ALLOWED[dtype] * (2 if name == "deepbdc" else 1)
         assert max(differences(head.to(dtype), head, *maps)) < allowed
 
 

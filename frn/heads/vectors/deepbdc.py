@@ -39,7 +39,8 @@ class DeepBDCHead(Head):
 def brownian(maps: Tensor, log_scale: Tensor) -> Tensor:
     """Return the centred distance matrix of the channels, row by row: (..., r, d) to (..., d * d)."""
     products = maps.mT @ maps / maps.shape[-2]
-    squares = maps.square().mean(-2)
+    # From the products, so that a channel's distance to itself is exactly 0: the root would magnify its rounding by 160
+    squares = (products * torch.eye(maps.shape[-1], dtype=maps.dtype, device=maps.device)).sum(-1)
     squared = (squares[..., None, :] + squares[..., None] - 2 * products).clamp(min=0)
     # Keeps the slope of the square root finite if two channels are equal (the authors' value)
     distances = (log_scale.exp() * squared + 1e-5).sqrt()
