@@ -28,7 +28,7 @@ from frn.inference.map_classifier import MapClassifier
 from frn.models.zoo import DEFAULT_MODEL, resolve
 from frn.projects.class_files import class_files
 from frn.projects.copies import find_copies, without_copies
-from frn.projects.project import Document, ModelReference, Project, load_project, save_project
+from frn.projects.project import ModelReference, Project, load_project, save_project
 from frn.projects.session import (
     Duplicate,
     Find,
@@ -320,9 +320,10 @@ class FewShotClassifier:
             if state.get("closer"):
                 extractor.tta = "auto"
                 extractor.closer = Extractor(state["closer"], state["where"], trusted=trusted, device=self.device)
-            names = ("classes", "labels", "maps", "others", "threshold", "opened", "document", "listed", "looks")
-            values: list[Any] = [*(state[name] for name in names), state.get("closer_maps", {})]
-            self._adopt(extractor, *values)
+            parts = (state[name] for name in ("classes", "maps", "others", "threshold"))
+            classifier = _enrolled(extractor, *parts, state.get("closer_maps", {}))
+            kept = (state[name] for name in ("labels", "opened", "document", "listed", "looks"))
+            self._now = Fitted(classifier, *kept)
 
     def _forget(self) -> None:
         self._now: Fitted | None = None
@@ -374,30 +375,30 @@ class FewShotClassifier:
         state, duplicates = build_state(examples.items())
         state = dataclasses.replace(_renumbered(state, before), search=search)
         _refuse_contradictions(duplicates, examples)
-        looks = {**(fitted.looks if fitted else {}), **{each.key: each.look for each in embedded}}
+        looks, maps = {each.key: each.look for each in embedded}, {each.key: each.maps for each in embedded}
+        apart = {each.key: (photo, each.maps) for photo, each in zip(others, embed_all(extractor, others), strict=True)}
+        other_maps = {key: own_maps for key, (_, own_maps) in apart.items()}
+        closer_maps: dict[str, Maps] = {}
+        if extractor.closer:
+            closer_maps = {each.key: each.maps for each in embed_all(extractor.closer, [*photos, *others])}
+        if fitted:
+            earlier = fitted.classifier
+            looks, maps = {**fitted.looks, **looks}, {**earlier.example_maps(), **maps}
+            other_maps = {**earlier.other_maps, **other_maps}
+            closer_maps = {**(earlier.second.maps if earlier.second else {}), **closer_maps}
         copies = find_copies(state, looks)
         for note in describe_copies(state, copies):
             warnings.warn(str(note), FrnWarning, stacklevel=3)
         state = without_copies(state, copies)
-        maps = {**(fitted.classifier.example_maps() if fitted else {}), **{each.key: each.maps for each in embedded}}
-        apart = {each.key: (photo, each.maps) for photo, each in zip(others, embed_all(extractor, others), strict=True)}
         known = state.holders().keys() | {other.key for other in state.others}
         added = [Support.of(path_of(photo), key) for key, (photo, _) in apart.items() if key not in known]
         state = dataclasses.replace(state, others=(*state.others, *added))
-        other_maps = {key: own_maps for key, (_, own_maps) in apart.items()}
-        if fitted:
-            other_maps = {**fitted.classifier.other_maps, **other_maps}
-        document, listed = (fitted.document, fitted.listed) if fitted else ({}, State())
         threshold = check_threshold(self.threshold)
-        used = (extractor, state, all_labels, maps, other_maps, threshold, self._parameters, document, listed, looks)
-        closer_maps: dict[str, Maps] = {}
-        if extractor.closer:
-            closer_maps |= fitted.classifier.second.maps if fitted and fitted.classifier.second else {}
-            closer_maps |= {each.key: each.maps for each in embed_all(extractor.closer, [*photos, *others])}
-        self._adopt(*used, closer_maps)
-        if fitted:
-            copies = fitted.classifier.copies | copies
-        self._fitted.classifier.copies = copies
+        threshold = None if threshold is None else float(threshold)  # JSON needs a float
+        classifier = _enrolled(extractor, state, maps, other_maps, threshold, closer_maps)
+        classifier.copies = (fitted.classifier.copies if fitted else {}) | copies
+        document, listed = (fitted.document, fitted.listed) if fitted else ({}, State())
+        self._now = Fitted(classifier, all_labels, self._parameters, document, listed, looks)
 
     def _searched(
         self, extractor: Extractor, before: State, photos: Sequence[Photo], labels: Labels
@@ -430,35 +431,31 @@ class FewShotClassifier:
             del paths[entry.name][: len(entry.supports)]
         return search, [paths[name].pop(0) for name in names]
 
-    def _adopt(
-        self,
-        extractor: Extractor,
-        state: State,
-        labels: Labels,
-        maps: Mapping[str, Maps],
-        others: Mapping[str, Maps],
-        threshold: float | None,
-        opened: tuple[object, ...],
-        document: Document,
-        listed: State,
-        looks: Mapping[str, bytes],
-        closer_maps: Mapping[str, Maps],
-    ) -> None:
-        classifier = Classifier(extractor)
-        classifier.threshold_override = None if threshold is None else float(threshold)  # JSON needs a float
-        classifier.adopt(classifier.remember_photos(state), maps)
-        classifier.mark_others({other.key: others[other.key] for other in state.others if other.key in others})
-        classifier.maps = {key: maps[key] for key in state.holders()}
-        if classifier.second is not None:
-            classifier.second.enroll(classifier, closer_maps)
-        self._now = Fitted(classifier, labels, opened, document, listed, looks)
-
     def _table(
         self, photos: Sequence[Photo], row: Callable[[Prediction], Mapping[str, float]], transductive: bool = False
     ) -> NDArray[np.float64]:
         fitted = self._fitted
         rows = [list(row(answer).values()) for answer in fitted.predictions(photos, transductive)]
         return np.array(rows, dtype=np.float64).reshape(-1, len(fitted.labels))
+
+
+def _enrolled(
+    extractor: Extractor,
+    state: State,
+    maps: Mapping[str, Maps],
+    others: Mapping[str, Maps],
+    threshold: float | None,
+    closer_maps: Mapping[str, Maps],
+) -> Classifier:
+    """Enroll a state from maps of examples, of photos of no class, and of both for a second look, by content key."""
+    classifier = Classifier(extractor)
+    classifier.threshold_override = threshold
+    classifier.adopt(classifier.remember_photos(state), maps)
+    classifier.mark_others({other.key: others[other.key] for other in state.others if other.key in others})
+    classifier.maps = {key: maps[key] for key in state.holders()}
+    if classifier.second is not None:
+        classifier.second.enroll(classifier, closer_maps)
+    return classifier
 
 
 def _not_fitted(message: str) -> FrnError:
