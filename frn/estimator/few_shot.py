@@ -95,6 +95,12 @@ class FewShotClassifier:
         self.device: Device = device
         self._forget()
 
+    def _forget(self) -> None:
+        self._now: Fitted | None = None
+        """The classes that each call uses; a fit replaces them."""
+        self._writing = threading.RLock()
+        """Lock for `fit` and `partial_fit`, so that no update is lost."""
+
     def fit(
         self,
         X: str | Path | Mapping[Any, Sequence[Photo]] | Sequence[Photo],  # noqa: N803  (scikit-learn's name)
@@ -320,16 +326,11 @@ class FewShotClassifier:
             if state.get("closer"):
                 extractor.tta = "auto"
                 extractor.closer = Extractor(state["closer"], state["where"], trusted=trusted, device=self.device)
-            parts = (state[name] for name in ("classes", "maps", "others", "threshold"))
-            classifier = _enrolled(extractor, *parts, state.get("closer_maps", {}))
-            kept = (state[name] for name in ("labels", "opened", "document", "listed", "looks"))
-            self._now = Fitted(classifier, *kept)
-
-    def _forget(self) -> None:
-        self._now: Fitted | None = None
-        """The classes that each call uses; a fit replaces them."""
-        self._writing = threading.RLock()
-        """Lock for `fit` and `partial_fit`, so that no update is lost."""
+            maps, others, closer_maps = state["maps"], state["others"], state.get("closer_maps", {})
+            classifier = _enrolled(extractor, state["classes"], maps, others, state["threshold"], closer_maps)
+            self._now = Fitted(
+                classifier, *(state[name] for name in ("labels", "opened", "document", "listed", "looks"))
+            )
 
     @property
     def _fitted(self) -> Fitted:

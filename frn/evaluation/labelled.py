@@ -12,7 +12,6 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from frn.errors import FrnError
 from frn.features.extractor import Embedded
@@ -25,33 +24,6 @@ from frn.projects.session import check_name
 
 Z_95 = 1.959964
 """Normal quantile of a 95% interval."""
-
-Counts = NDArray[np.int64]
-Shares = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class ReliabilityDiagram:
-    """Queries grouped by the probability of their answer, in bins of equal width."""
-
-    counts: Counts
-    confidence: Shares
-    """Mean probability of a bin's answers; 0 for an empty bin."""
-    accuracy: Shares
-    """Fraction of a bin's answers that are correct; 0 for an empty bin."""
-
-    @classmethod
-    def of(cls, probability: Shares, right: NDArray[np.bool_], bins: int) -> "ReliabilityDiagram":
-        """Compare the answers' probabilities with their correctness."""
-        place = np.minimum((probability * bins).astype(np.int64), bins - 1)
-        counts = np.bincount(place, minlength=bins)
-        means = (np.bincount(place, values, bins) / np.maximum(counts, 1) for values in (probability, right))
-        return cls(counts, *means)
-
-    @property
-    def error(self) -> float:
-        """Expected calibration error: the gap between confidence and accuracy, weighted by the counts."""
-        return float((self.counts * np.abs(self.confidence - self.accuracy)).sum() / max(1, self.counts.sum()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,27 +68,6 @@ class NearCopy:
 
 
 @dataclass(frozen=True, slots=True)
-class ClassScore:
-    """Scores of one class; undefined fractions are NaN."""
-
-    name: str
-    photos: int
-    right: int
-    called: int
-    """Photos of all classes that were predicted as this class."""
-
-    @property
-    def recall(self) -> float:
-        """Fraction of the class's photos that were predicted correctly."""
-        return self.right / self.photos if self.photos else math.nan
-
-    @property
-    def precision(self) -> float:
-        """Fraction of the photos predicted as this class that belong to it."""
-        return self.right / self.called if self.called else math.nan
-
-
-@dataclass(frozen=True, slots=True)
 class LabelledScore:
     """All answers and their statistics. Fractions are between 0 and 1."""
 
@@ -134,68 +85,6 @@ class LabelledScore:
     """Notes on folders whose name matches a class only loosely or not at all, and on classes without photos."""
 
     @property
-    def right(self) -> int:
-        """Number of correctly classified photos of enrolled classes."""
-        return sum(answer.right for answer in self.known)
-
-    @property
-    def accuracy(self) -> float:
-        """Fraction of the photos of enrolled classes that were classified correctly."""
-        return self.right / len(self.known)
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """95% confidence interval of the accuracy."""
-        return wilson(self.right, len(self.known))
-
-    @property
-    def per_class(self) -> list[ClassScore]:
-        """Scores of each enrolled class; photos of other classes do not count."""
-        table = self.confusion
-        return [
-            ClassScore(name, int(table[i].sum()), int(table[i, i]), int(table[:, i].sum()))
-            for i, name in enumerate(self.classes)
-        ]
-
-    @property
-    def confusion(self) -> NDArray[np.int64]:
-        """Number of photos of each class (rows) that were predicted as each class (columns)."""
-        at = {name: index for index, name in enumerate(self.classes)}
-        table = np.zeros((len(at), len(at)), dtype=np.int64)
-        for answer in self.known:
-            table[at[answer.truth], at[answer.label]] += 1
-        return table
-
-    @property
-    def errors(self) -> list[Answer]:
-        """Wrong answers, the most confident first."""
-        return sorted((a for a in self.known if not a.right), key=lambda a: -a.probability)
-
-    @property
-    def reliability(self) -> ReliabilityDiagram:
-        """Accuracy of the answers by probability."""
-        said = np.array([answer.probability for answer in self.known])
-        # Number of probability bins for calibration
-        return ReliabilityDiagram.of(said, np.array([answer.right for answer in self.known]), 10)
-
-    @property
-    def false_rejections(self) -> float:
-        """Fraction of the photos of enrolled classes that are rejected as unknown."""
-        return _rejected(self.known)
-
-    @property
-    def true_positive_rate(self) -> float:
-        """Fraction of the other photos that are rejected as unknown; NaN without such photos."""
-        return _rejected(self.unknown)
-
-    @property
-    def auroc(self) -> float:
-        """Probability that a photo of an enrolled class has a larger `known` than another photo; NaN without others."""
-        if not self.unknown:
-            return math.nan
-        return auroc(*([answer.prediction.known for answer in side] for side in (self.known, self.unknown)))
-
-    @property
     def records(self) -> list[Record | Unreadable]:
         """Return one record per photo, also of those that cannot be read."""
         unreadable = (Unreadable(image=str(path), error=str(error)) for path, error in self.broken)
@@ -203,37 +92,55 @@ class LabelledScore:
 
     def record(self, classes: str, labelled: str, expected: Mapping[str, float], head: Mapping[str, float]) -> Score:
         """Return all numbers, which JSON, page and terminal show; fractions without photos are null."""
-        bins = self.reliability
+        at = {name: index for index, name in enumerate(self.classes)}
+        confusion = np.zeros((len(at), len(at)), dtype=np.int64)  # photos of each class (rows) called each class
+        for answer in self.known:
+            confusion[at[answer.truth], at[answer.label]] += 1
+        photos, called, hits = (each.tolist() for each in (confusion.sum(1), confusion.sum(0), confusion.diagonal()))
+        per_class = {
+            name: {
+                "photos": photos[i],
+                "right": hits[i],
+                "recall": hits[i] / photos[i] if photos[i] else math.nan,
+                "precision": hits[i] / called[i] if called[i] else math.nan,
+            }
+            for name, i in at.items()
+        }
+        bins = reliability([answer.probability for answer in self.known], [answer.right for answer in self.known])
+        known, unknown = ([answer.prediction for answer in side] for side in (self.known, self.unknown))
+        right, count = int(confusion.trace()), len(known)
+        wrong = sorted((answer for answer in self.known if not answer.right), key=lambda answer: -answer.probability)
         numbers = {
             "classes": classes,
             "labelled": labelled,
-            "photos": len(self.known),
-            "accuracy": self.accuracy,
-            "interval": self.interval,
-            "per_class": {
-                entry.name: {name: getattr(entry, name) for name in ("photos", "right", "recall", "precision")}
-                for entry in self.per_class
-            },
-            "confusion": self.confusion.tolist(),
-            "calibration_error": bins.error,
-            "reliability": [
-                {"photos": int(photos), "said": float(said), "right": float(right)}
-                for photos, said, right in zip(bins.counts, bins.confidence, bins.accuracy, strict=True)
-                if photos
-            ],
-            "false_rejections": self.false_rejections,
-            "unknown": len(self.unknown),
-            "true_positive_rate": self.true_positive_rate,
-            "auroc": self.auroc,
+            "photos": count,
+            "accuracy": right / count,
+            "interval": wilson(right, count),
+            "per_class": per_class,
+            "confusion": confusion.tolist(),
+            "calibration_error": sum(each["photos"] * abs(each["said"] - each["right"]) for each in bins) / count,
+            "reliability": bins,
+            "false_rejections": _rejected(known),
+            "unknown": len(unknown),
+            "true_positive_rate": _rejected(unknown),
+            "auroc": auroc([each.known for each in known], [each.known for each in unknown]) if unknown else math.nan,
             "expected": expected,
-            "wrong": [msgspec.to_builtins(answer.record) for answer in self.errors],
+            "wrong": [msgspec.to_builtins(answer.record) for answer in wrong],
             "examples_skipped": len(self.examples),
             "near_copies": {str(each.path): str(each.example) for each in self.near_copies},
-            "transductive": self.known[0].prediction.transductive,
+            "transductive": known[0].transductive,
             "broken": [{"image": str(path), "error": str(error)} for path, error in self.broken],
             "head": head,
         }
         return msgspec.convert(rounded(numbers), Score)
+
+
+def reliability(probabilities: Sequence[float], right: Sequence[bool]) -> list[dict[str, float]]:
+    """Return photos, mean probability and accuracy of answers, in those of ten bins of probability that have any."""
+    said, correct = np.array(probabilities), np.array(right)
+    places = np.minimum((said * 10).astype(np.int64), 9)
+    chosen = [places == place for place in np.unique(places)]
+    return [{"photos": int(c.sum()), "said": float(said[c].mean()), "right": float(correct[c].mean())} for c in chosen]
 
 
 def score_labelled(
@@ -299,8 +206,8 @@ def wilson(right: int, photos: int) -> tuple[float, float]:
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def _rejected(answers: Sequence[Answer]) -> float:
-    return sum(answer.prediction.unknown for answer in answers) / len(answers) if answers else math.nan
+def _rejected(predictions: Sequence[Prediction]) -> float:
+    return sum(each.unknown for each in predictions) / len(predictions) if predictions else math.nan
 
 
 def _some(names: Iterable[str]) -> str:

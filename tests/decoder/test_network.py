@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from decoding.network import Decoder, build_decoder
+from decoding import Decoder
 
 
 def test_resnet12_decoder_has_the_shapes_given_in_the_paper() -> None:
     with torch.device("meta"):
-        decoder = build_decoder(640, grid=5, size=84)
+        decoder = Decoder(640, grid=5, size=84)
         x = torch.empty(2, 640, 5, 5)
         shapes = []
         for block in decoder.blocks:
@@ -19,7 +19,7 @@ def test_resnet12_decoder_has_the_shapes_given_in_the_paper() -> None:
 
 @pytest.mark.parametrize(("grid", "size", "widths"), [(4, 32, [64, 32, 16]), (5, 84, [64, 64, 32, 16])])
 def test_conv4_decoder_mirrors_its_backbone(grid: int, size: int, widths: list[int]) -> None:
-    decoder = build_decoder(64, grid=grid, size=size).eval()
+    decoder = Decoder(64, grid=grid, size=size).eval()
     shapes, x = [], torch.randn(1, 64, grid, grid)
     with torch.no_grad():
         for block in decoder.blocks:
@@ -33,7 +33,7 @@ def test_conv4_decoder_mirrors_its_backbone(grid: int, size: int, widths: list[i
 
 def test_each_map_location_keeps_its_place_in_the_image() -> None:
     """Rows of the map are rows of the grid: a change at the top left of the map changes the top left of the image."""
-    decoder = Decoder(8, (8, 4), grid=6, size=24).eval()
+    decoder = Decoder(8, grid=6, size=24).eval()
     maps = torch.randn(1, 36, 8)
     moved = maps.clone()
     moved[0, 1] += 3  # first row, second column

@@ -11,7 +11,6 @@ from torch import Tensor
 from frn.episodes import EpisodeShape, evaluation_episode
 from frn.evaluation.accuracy import Accuracy, summarise
 from frn.evaluation.episodes import episode_accuracies, episode_scorer
-from frn.evaluation.labelled import ReliabilityDiagram
 from frn.heads import build_head
 from frn.heads.frn import FRNHead
 from frn.heads.head import Head
@@ -106,13 +105,3 @@ def test_threads_are_restored_and_an_error_stops_the_evaluation(monkeypatch: pyt
     finally:
         torch.set_num_threads(threads)
     assert 0 < len(scored) < 3200
-
-
-def test_calibration_has_fifteen_bins_and_certain_answers_are_in_the_last() -> None:
-    said, right = np.array([0.0, 0.06, 0.07, 0.999, 1.0, 1.0]), np.array([True, False, True, True, True, False])
-    found = ReliabilityDiagram.of(said, right, 15)
-    assert found.counts.tolist() == [2, 1, *[0] * 11, 0, 3]
-    assert found.confidence[[0, 1, 2, 14]] == pytest.approx([0.03, 0.07, 0, 2.999 / 3])
-    assert found.accuracy[[0, 1, 2, 14]] == pytest.approx([0.5, 1, 0, 2 / 3])
-    assert found.error == pytest.approx((2 * 0.47 + 0.93 + 0.999) / 6)
-    assert ReliabilityDiagram.of(np.zeros(0), np.zeros(0, bool), 15).error == 0

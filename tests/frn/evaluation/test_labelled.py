@@ -37,23 +37,27 @@ COUNTED = LabelledScore(
 )
 
 
+EXPECTED = {"false_rejections": 0.05, "caught": 0.5, "auroc": 0.9}
+
+
 def test_every_number_equals_the_count_by_hand() -> None:
-    assert (COUNTED.right, COUNTED.accuracy) == (2, 0.5)
-    np.testing.assert_array_equal(COUNTED.confusion, [[2, 1], [1, 0]])
-    assert [(c.photos, c.right, c.called) for c in COUNTED.per_class] == [(3, 2, 3), (1, 0, 1)]
-    assert COUNTED.per_class[0].recall == COUNTED.per_class[0].precision == pytest.approx(2 / 3)
-    assert [error.probability for error in COUNTED.errors] == [0.95, 0.8]  # the most confident one is first
-    # Bins: 0.7 is right; 0.8 is wrong; 0.9 and 0.95 are right in half.
-    assert COUNTED.reliability.error == pytest.approx((0.3 + 0.8 + 2 * (0.925 - 0.5)) / 4)
-    assert (COUNTED.false_rejections, COUNTED.true_positive_rate) == (0.25, 0.5)
-    assert COUNTED.auroc == pytest.approx((3 + 3 + 0 + 1) / 8)
+    score = COUNTED.record("", "", EXPECTED, {})
+    assert (score.photos, score.accuracy, score.confusion) == (4, 0.5, [[2, 1], [1, 0]])
+    counts = [(each.photos, each.right, each.recall, each.precision) for each in score.per_class.values()]
+    assert counts == [(3, 2, 0.666667, 0.666667), (1, 0, 0, 0)]
+    assert [wrong.probability for wrong in score.wrong] == [0.95, 0.8]  # the most confident one is first
+    bins = [(each.photos, each.said, each.right) for each in score.reliability]
+    assert bins == [(1, 0.7, 1), (1, 0.8, 0), (2, 0.925, 0.5)]
+    assert score.calibration_error == pytest.approx((0.3 + 0.8 + 2 * (0.925 - 0.5)) / 4)
+    assert (score.false_rejections, score.true_positive_rate) == (0.25, 0.5)
+    assert score.auroc == pytest.approx((3 + 3 + 0 + 1) / 8)
 
 
 def test_class_without_queries_has_no_recall_or_precision() -> None:
-    one = LabelledScore(("a", "b"), (answer("a", 0.9),), (), (), ())
-    empty = one.per_class[1]
-    assert one.reliability.error == pytest.approx(0.1)
-    assert [math.isnan(n) for n in (empty.recall, empty.precision, one.true_positive_rate, one.auroc)]
+    score = LabelledScore(("a", "b"), (answer("a", 0.9),), (), (), ()).record("", "", EXPECTED, {})
+    assert score.calibration_error == pytest.approx(0.1)
+    empty = score.per_class["b"]
+    assert (empty.recall, empty.precision, score.true_positive_rate, score.auroc) == (None,) * 4
 
 
 @pytest.mark.parametrize("right", [0, 1, 5, 19, 20])
