@@ -40,7 +40,7 @@ def as_labels(texts: Iterable[Any]) -> Labels:
             raise FrnError(f"label number {place + 1} is {label!r}: labels must be text or numbers")
     if len({type(label) if isinstance(label, str | bytes) else int for label in listed}) > 1:
         raise FrnError("labels must be all text or all numbers")
-    listed = [normal(label) if isinstance(label, str) else label for label in listed]
+    listed = [normal(label).strip() if isinstance(label, str) else label for label in listed]  # as a project does
     labels = np.array(listed, dtype=array.dtype if array.dtype.kind in "biuf" else None)
     if labels.tolist() != listed:  # numpy drops trailing NULs, and large integers next to negative ones lose digits
         raise FrnError("numpy cannot store these labels together without changing one. Use text labels.")

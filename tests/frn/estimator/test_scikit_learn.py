@@ -90,6 +90,15 @@ def test_equal_labels_form_one_class(small: FewShotClassifier, labels: Any) -> N
     assert fitted.partial_fit(x[:1], [1.0]).predict(x).tolist() == [labels[label] for label in y]
 
 
+def test_blanks_around_a_label_do_not_count(small: FewShotClassifier, tmp_path: Path) -> None:
+    files = [path for home in MOTHS[:2] for path in sorted(home.iterdir())[:2]]
+    fitted = clone(small).fit(files, ["jay ", "jay", " wren", "wren\t"])
+    fitted.save(tmp_path / "b.frn.json")
+    for classifier in (fitted, FewShotClassifier.load(tmp_path / "b.frn.json", device="cpu")):
+        assert classifier.classes_.tolist() == ["jay", "wren"]
+        assert classifier.score(files, ["jay", "jay ", "wren", "wren"]) == 1
+
+
 def test_impossible_labels_are_reported(small: FewShotClassifier) -> None:
     x, y = photos()
     fitted = clone(small).fit(x, y)
