@@ -45,6 +45,7 @@ def cheap(monkeypatch: pytest.MonkeyPatch) -> FewShotClassifier:
     return FewShotClassifier("conv4", device="cpu")
 
 
+@pytest.mark.nightly
 def test_eight_threads_predict_and_fit_one_classifier_two_thousand_times(cheap: FewShotClassifier) -> None:
     cheap.fit([photo(0), photo(1)], ["a", "b"])
     taught, left = 40, itertools.count()

@@ -285,7 +285,6 @@ def test_saving_the_same_content_again_makes_no_backup(tmp_path: Path) -> None:
     saved = save_project(path, Project(MODEL, State()))
     save_project(path, saved)
     assert [entry.name for entry in tmp_path.iterdir()] == ["x.frn.json"]
-    assert project.MAX_BYTES == 256 * 2**20
 
 
 def test_a_threshold_of_version_1_is_reported_and_not_used(tmp_path: Path) -> None:

@@ -57,7 +57,9 @@ PIECES = {
 }
 
 
-@pytest.mark.parametrize("kind", PIECES)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.nightly] * (place % 2)) for place, kind in enumerate(PIECES)]
+)
 def test_a_stopped_run_resumes_with_bit_identical_results(tmp_path: Path, kind: str) -> None:
     torch.set_num_threads(1)
     preset = PIECES[kind]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.tui.conftest import Driver
     from tests.tui.fake_engine import FakeEngine
 
-SEEDS, EVENTS = map(int, os.environ.get("FRN_FUZZ", "2x60").split("x"))
+SEEDS, EVENTS = map(int, os.environ.get("FRN_FUZZ", "1x60").split("x"))
 KEYS = [
     *(key for binding in Workspace.BINDINGS if isinstance(binding, Binding) for key in binding.key.split(",")),
     *("enter", "space", "up", "down", "left", "right", "home", "end", "pageup", "pagedown", "backspace", "f2"),

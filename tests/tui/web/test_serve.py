@@ -188,7 +188,11 @@ def test_no_message_of_a_page_keeps_its_processes_or_prints_anything(
     assert process.returncode == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL], ids=["term", "int", "kill"])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGKILL, *(pytest.param(number, marks=pytest.mark.nightly) for number in (signal.SIGTERM, signal.SIGINT))],
+    ids=["kill", "term", "int"],
+)
 def test_visits_end_with_the_server(server: tuple[subprocess.Popen[str], str], number: int) -> None:
     process, address = server
 
