@@ -10,7 +10,7 @@ from typing import Annotated
 import torch
 import typer
 from bench import AsJson, run, show
-from bench.loops import PRESETS, Backbone, Data, Quick
+from bench.loops import PRESETS, Backbone, Quick
 from bench.photos import in_memory, timed_classes
 from bench.plain import plain_accuracy
 from bench.timing import timed
@@ -34,13 +34,11 @@ CLASSES = 20
 WAY, QUERIES = 5, 16
 
 
-def time_evaluation(
-    backbone: str, *, images: int, data: Path | None, precision: str, device: str, quick: bool
-) -> list[dict[str, object]]:
+def time_evaluation(backbone: str, *, images: int, precision: str, device: str, quick: bool) -> list[dict[str, object]]:
     """Time a 5-way test with 16 queries at 1 and 5 shots, with `frn eval` and the authors' loop in fp32.
 
-    `data` is a folder of class folders; without it, photos are rendered. `images` is the number of images of all test
-    classes together. The time of a whole test is extrapolated from that of some images and episodes.
+    `images` is the number of images of all test classes together. The time of a whole test is extrapolated from that of
+    some images and episodes.
     """
     sizes, timed_count, shots = [images // CLASSES] * CLASSES, 16 if quick else GPU_BATCH, (1, 5)
     keep_freed_memory()
@@ -48,7 +46,7 @@ def time_evaluation(
     model = new_model(find_preset(PRESETS[backbone]), 0).to(where).eval()
     rows: list[dict[str, object]] = []
     with tempfile.TemporaryDirectory() as folder:
-        photos = timed_classes(data, WAY, max(shots) + QUERIES, Path(folder))
+        photos = timed_classes(WAY, max(shots) + QUERIES, Path(folder))
         files = [file for of_class in photos.values() for file in of_class]
         enough = (files * (1 + timed_count // len(files)))[:timed_count]
         timed_images = in_memory({"all": enough}, model.config.transform)
@@ -97,7 +95,6 @@ def _plain(model: Model, files: Sequence[Path], shape: EpisodeShape, count: int,
 
 def main(
     backbone: Backbone = None,
-    data: Data = None,
     images: Annotated[int, typer.Option(min=500, help="Of all test classes; CUB's are 2,950.")] = 12_000,
     precision: Annotated[
         PrecisionName, typer.Option(help="Precision of ours; auto: bf16 where the processor has it.")
@@ -112,7 +109,7 @@ def main(
     names = [backbone] if backbone else list(PRESETS)
     with user_errors(), progress_bar("evaluating") as progress:
         for done, name in enumerate(names, 1):
-            rows += time_evaluation(name, images=images, data=data, precision=precision, device=device, quick=quick)
+            rows += time_evaluation(name, images=images, precision=precision, device=device, quick=quick)
             progress(done, len(names))
     show(rows, as_json, "times as fast: than the authors' loop, with the time for features and without it")
 

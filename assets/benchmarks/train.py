@@ -15,7 +15,7 @@ import numpy as np
 import torch
 import typer
 from bench import AsJson, run, show
-from bench.loops import PRESETS, Backbone, Data, Quick
+from bench.loops import PRESETS, Backbone, Quick
 from bench.photos import Classes, in_memory, timed_classes
 from bench.plain import PlainTraining
 from bench.timing import peak_rate, step_operations, timed
@@ -40,7 +40,7 @@ UNTIMED, UNTIMED_PLAIN = 8, 2
 
 
 def time_training(
-    backbone: str, shape: EpisodeShape, *, data: Path | None, rounds: int, precision: str, device: str
+    backbone: str, shape: EpisodeShape, *, rounds: int, precision: str, device: str
 ) -> list[dict[str, object]]:
     """Time whole steps of the paper's run on birds, with `frn train` and with the authors' loop; return a row for each.
 
@@ -51,7 +51,6 @@ def time_training(
     Args:
         backbone: one of `PRESETS`.
         shape: the episode of a step.
-        data: folder of class folders; without it, photos are rendered.
         rounds: number of timed steps of each loop.
         precision: precision of `frn train`.
         device: device on which all loops run.
@@ -65,7 +64,7 @@ def time_training(
         loops[PLAIN_CAST] = (plain_steps, "bf16", UNTIMED_PLAIN)
     milliseconds: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
-        episode = timed_classes(data, shape.way, shape.per_class, Path(folder))
+        episode = timed_classes(shape.way, shape.per_class, Path(folder))
         for name, (steps, how, untimed) in loops.items():
             with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as fresh:
                 seconds = fresh.submit(steps, preset, episode, how, where, untimed + rounds).result()
@@ -124,7 +123,6 @@ def plain_steps(preset: Preset, episode: Classes, how: Precision, where: torch.d
 
 def main(
     backbone: Backbone = None,
-    data: Data = None,
     way: Annotated[int | None, typer.Option(min=2, help="Classes of an episode.", show_default="5 and 20")] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Steps of each that count.")] = 3,
     precision: Annotated[
@@ -142,7 +140,7 @@ def main(
             shape = EpisodeShape(way=way or WAYS[name], shot=5, queries=15)
             shape = EpisodeShape(way=2, shot=1, queries=1) if quick else shape
             count = 1 if quick else rounds
-            rows += time_training(name, shape, data=data, rounds=count, precision=precision, device=device)
+            rows += time_training(name, shape, rounds=count, precision=precision, device=device)
             progress(done, len(names))
     show(rows, as_json, "Peak: the fastest matrix products of this machine")
 

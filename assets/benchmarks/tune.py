@@ -4,7 +4,6 @@
     python assets/benchmarks/tune.py DATA... --split val test --way 5 20 50 --method
     python assets/benchmarks/tune.py DATA... --split . --method logreg       DATA/CLASS/photo, and one other classifier
     python assets/benchmarks/tune.py DATA... --model resnet9-photo frn-photo runs/mine      tables that compare models
-    python assets/benchmarks/tune.py                  measures how long the choice takes
 
 Classes and photos of each data set (DATA/val/CLASS/photo) are drawn at random. Photos that are not enrolled are
 queries. If there are enough classes, the same number of further classes are unknown. Every result is a mean over draws
@@ -22,7 +21,6 @@ mean over data sets, and by how much it differs from the last model's, with the 
 
 import argparse
 import json
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -36,7 +34,7 @@ from frn.heads.vectors.classical import CLASSICAL, ClassicalHead
 from frn.inference.unknown import Calibration, auroc, calibrate, explained, without_itself
 from frn.ridge.enrolment import ClassScorer, energy, enroll, leave_one_out
 from frn.ridge.parameters import HeadParameters, probabilities
-from frn.ridge.tuning import Prior, tune_by_leave_one_out
+from frn.ridge.tuning import tune_by_leave_one_out
 from frn.ridge.unequal import as_smallest, without_one
 
 PHOTOS, QUERIES, BINS = 60, 40, 10
@@ -68,9 +66,7 @@ def measure(
     labels = np.repeat(np.arange(way), [len(maps[shot : shot + QUERIES]) for maps in drawn])
     strangers = [classes[c][:QUERIES] for c in order[way : 2 * way]]
     assert extractor.head
-    began = time.perf_counter()
     head = tune_by_leave_one_out(pools, extractor.prior)
-    took = time.perf_counter() - began
     scorer = ClassScorer([enroll(pool, head) for pool in pools])
     trained = ClassScorer([enroll(pool, extractor.head) for pool in pools])
     errors, before = scorer.class_error(queries).astype(float), trained.class_error(queries)
@@ -81,7 +77,6 @@ def measure(
         **others(pools, queries, labels, methods),
         "sure": shares.max(1).tolist(),
         "right": (shares.argmax(1) == labels).tolist(),
-        "seconds": took,
     }
     if shot > 1:
         calibrated = left_out(pools, scorer, head)
@@ -136,18 +131,6 @@ def calibration_error(rows: list[dict[str, object]]) -> float:
     return float(sum(gaps))
 
 
-def speed(prior: Prior) -> None:
-    """Print how long it takes to choose alpha and gamma (best of three), for 36 locations and 384 channels."""
-    for way, shot in ((10, 5), (60, 5), (60, 20), (200, 20)):
-        maps = np.random.default_rng(0).standard_normal((way, shot, 36, 384), dtype=np.float32) / 16
-        taken = []
-        for _ in range(3):
-            began = time.perf_counter(), time.process_time()
-            tune_by_leave_one_out(list(maps), prior)
-            taken.append((time.perf_counter() - began[0], time.process_time() - began[1]))
-        print(f"{way} x {shot}: {min(taken)[0]:.3f} s, {min(taken)[1]:.3f} s of processor time", flush=True)
-
-
 def accuracies(extractor: Extractor, classes: list[Floats], way: int, draws: int) -> Floats:
     """Return the accuracy as enrolled, in percent: a row for each of `SHOTS`, with a column for each draw."""
     rows = []
@@ -189,7 +172,7 @@ def print_row(name: str, values: Floats, spread: Floats | None = None) -> None:
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path, nargs="*", help="Data sets; none measures the time of the choice.")
+    parser.add_argument("data", type=Path, nargs="+", help="Data sets.")
     parser.add_argument("--split", nargs="+", default=["val"])
     parser.add_argument("--way", type=int, nargs="+", default=WAYS)
     parser.add_argument("--method", nargs="*", choices=CLASSICAL, default=[*CLASSICAL])
@@ -206,9 +189,6 @@ def main() -> None:
         compare(options.model, options.data, options.split, options.way, options.draws)
         return
     extractor = load_extractor(options.model[0], "cpu")
-    if not options.data:
-        speed(extractor.prior)
-        return
     sets = {root.name: features(extractor, [root / split for split in options.split]) for root in options.data}
     print("way shot " + " ".join(f"{name:>8}" for name in NAMES))
     for way in options.way:

@@ -34,15 +34,15 @@ BLOCKS: dict[str, list[Box]] = {
     "▕": [(7 / 8, 0, 1 / 8, 1)],
 }
 LINES = {
-    "─": "M0 9h9",
-    "│": "M4.5 0v18",
-    "┆": "M4.5 1v4m0 2v4m0 2v4",
-    "╭": "M4.5 18v-4.5q0-4.5 4.5-4.5",
-    "╮": "M4.5 18v-4.5q0-4.5-4.5-4.5",
-    "╰": "M4.5 0v4.5q0 4.5 4.5 4.5",
-    "╯": "M4.5 0v4.5q0 4.5-4.5 4.5",
+    "─": (0, 9, "h9"),
+    "│": (4.5, 0, "v18"),
+    "┆": (4.5, 1, "v4m0 2v4m0 2v4"),
+    "╭": (4.5, 18, "v-4.5q0-4.5 4.5-4.5"),
+    "╮": (4.5, 18, "v-4.5q0-4.5-4.5-4.5"),
+    "╰": (4.5, 0, "v4.5q0 4.5 4.5 4.5"),
+    "╯": (4.5, 0, "v4.5q0 4.5-4.5 4.5"),
 }
-"""Line characters as strokes within a cell."""
+"""Line characters as strokes: where they start within a cell, and their path."""
 
 
 def draw(lines: Sequence[Iterable[Segment]], width: int, label: str) -> str:
@@ -71,7 +71,9 @@ def draw(lines: Sequence[Iterable[Segment]], width: int, label: str) -> str:
                         for i in range(0, len(part), step):
                             _box(blocks[ink], x + i, y, left, top, across * step, down)
                 elif shape in LINES:
-                    strokes[ink] += [_moved(LINES[shape], x + i, y) for i in range(len(part))]
+                    left, top, path = LINES[shape]
+                    places = (f"M{_short((x + i) * WIDTH + left)} {_short(y * HEIGHT + top)}" for i in range(len(part)))
+                    strokes[ink] += [place + path for place in places]
                 elif part.strip():
                     texts.append(_text(part, x, y, ink, style))
                 x += cell_len(part)
@@ -123,18 +125,6 @@ def _hex(colour: Color | None, otherwise: str) -> str:
 def _box(path: list[str], x: int, y: int, left: float, top: float, across: float, down: float) -> None:
     wide = _short(across * WIDTH)
     path.append(f"M{_short((x + left) * WIDTH)} {_short((y + top) * HEIGHT)}h{wide}v{_short(down * HEIGHT)}h-{wide}z")
-
-
-def _moved(path: str, x: int, y: int) -> str:
-    """Return the path of a character, moved to its cell; only the first move of the path is absolute."""
-    start, letter, rest = _first(path)
-    return f"M{_short(x * WIDTH + start[0])} {_short(y * HEIGHT + start[1])}{letter}{rest}"
-
-
-def _first(path: str) -> tuple[tuple[float, float], str, str]:
-    end = next(i for i, char in enumerate(path[1:], 1) if char.isalpha())
-    left, top = path[1:end].split()
-    return (float(left), float(top)), path[end], path[end + 1 :]
 
 
 def _short(number: float) -> str:

@@ -39,7 +39,7 @@ def test_loop_by_the_authors_gives_the_same_results(backbone: str) -> None:
 
 def test_test_loop_by_the_authors_reads_support_files_first(tmp_path: Path) -> None:
     """Queries equal to the supports are always classified correctly, and never with shifted labels."""
-    photos = timed_classes(None, 2, 2, tmp_path)
+    photos = timed_classes(2, 2, tmp_path)
     files = [of_class[0] for of_class in photos.values()]
     episodes = [[0, 1, 0, 1], [0, 1, 1, 0]]
     shape = EpisodeShape(way=2, shot=1, queries=1)

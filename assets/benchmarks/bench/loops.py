@@ -1,6 +1,5 @@
 """The paper's runs that two benchmark scripts time, and the options that both scripts have."""
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -10,9 +9,5 @@ PRESETS = {"resnet12": "cub-cropped-resnet12", "conv4": "cub-cropped-conv4"}
 
 Backbone = Annotated[
     Literal["resnet12", "conv4"] | None, typer.Option(help="Backbone, at 84 x 84 pixels.", show_default="both")
-]
-Data = Annotated[
-    Path | None,
-    typer.Option(exists=True, file_okay=False, help="Folder of class folders.", show_default="drawn photos"),
 ]
 Quick = Annotated[bool, typer.Option("--quick", help="Take small episodes and few turns: a try, not a result.")]

@@ -1,7 +1,6 @@
-"""Photos for timing, either from your own data set or rendered."""
+"""Photos for timing, and classes drawn from data sets."""
 
 from collections.abc import Mapping, Sequence
-from itertools import cycle, islice
 from pathlib import Path
 
 import numpy as np
@@ -19,15 +18,11 @@ SIDE = 256
 """Pixels of a rendered photo."""
 
 
-def timed_classes(data: Path | None, way: int, each: int, drawn_into: Path) -> Classes:
-    """Provide classes of photos, from a folder of class folders or rendered into an empty folder.
+def timed_classes(way: int, each: int, drawn_into: Path) -> Classes:
+    """Render classes of photos into an empty folder.
 
-    Timings do not depend on what a photo shows. Therefore only one photo per class is rendered and used repeatedly, and
-    photos of classes that are too small are repeated. Raises FrnError if the folder has too few classes.
+    Timings do not depend on what a photo shows, so one photo per class is rendered and used repeatedly.
     """
-    if data is not None:
-        classes = draw_classes(pooled_classes([data]), way, each, seed=0, least=1)
-        return {name: list(islice(cycle(files), each)) for name, files in classes.items()}
     sampled: Classes = {}
     for number in range(way):
         path = drawn_into / f"{number}.jpg"
