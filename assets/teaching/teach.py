@@ -51,7 +51,10 @@ def main(
         list[StageName] | None, typer.Option(help="Only this stage of the whole network. Repeatable.")
     ] = None,
     steps: Annotated[int, typer.Option(min=1, help="Steps of the blocks, twice.")] = 1300,
-    side: Annotated[int, typer.Option(min=32, help="Pixels of the views.")] = VIEW.size,
+    side: Annotated[int, typer.Option(min=32, help="Pixels of the student's views.")] = VIEW.size,
+    teacher_side: Annotated[
+        int | None, typer.Option(min=32, help="Pixels of the teacher's.", show_default="same")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the model.")] = Path("runs/taught"),
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     precision: options.Precision = "auto",
@@ -64,7 +67,8 @@ def main(
             raise FrnError(f"{out}: is not empty. Add --resume to continue a run, or give another --out.")
         if share and len(share) != len(data):
             raise FrnError(f"--share: {len(share)} shares for {len(data)} data sets. Give one for each --data.")
-        teacher = Teacher(TEACHER, find_weights(TEACHER, weights or packaged_weights(PACKAGE)))
+        ratio = (teacher_side or side) / side
+        teacher = Teacher(TEACHER, find_weights(TEACHER, weights or packaged_weights(PACKAGE)), ratio)
         parts = []
         for folder in [*(split_folder(path, "train") for path in data), *photos]:
             with progress_bar(f"decoding {folder}") as progress:
@@ -74,7 +78,7 @@ def main(
                 episode_classes(part)
             except FrnError as error:
                 raise FrnError(f"{path}: {error}. Give it with --photos, which ignores labels") from error
-        photos_ = Photos(ConcatImages(tuple(parts)), side)
+        photos_ = Photos(ConcatImages(tuple(parts)), side, ratio)
         out.mkdir(parents=True, exist_ok=True)
         facts = {"data": " and ".join(path.resolve().name for path in [*data, *photos]), "teacher": TEACHER}
         settings = RunSettings(

@@ -10,6 +10,7 @@ import torch
 from lessons import whole
 from lessons.blocks import learn_blocks
 from lessons.matching import MuonAdamW, Whitening, neighbour_divergence, orthogonalised
+from lessons.teacher import at_locations
 from lessons.whole import STAGES, Lesson, Stage, episode_classes, follow, learn_whole
 from PIL import Image
 
@@ -110,6 +111,14 @@ def test_whitening_takes_the_square_root_of_the_spread() -> None:
     assert whitening.distance(sample, sample).item() == pytest.approx(0, abs=1e-6)
 
 
+def test_maps_of_a_larger_image_are_interpolated_at_the_students_locations() -> None:
+    # Strides are centred on odd pixels: locations of 7 x 7 are centred on pixels 31, 63, ... of 224.
+    centres = ((torch.arange(7.0) + 1) * 32 - 0.5) / 224
+    maps = centres[:, None].expand(7, 7)[None, :, :, None]
+    expected = ((torch.arange(6.0) + 1) * 32 - 0.5) / 192
+    torch.testing.assert_close(at_locations(maps, 224, 7 / 6)[0, :, 2, 0], expected)
+
+
 def test_a_student_is_taught_from_the_command_line_in_stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     timm = pytest.importorskip("timm", reason="the extra `timm` is not installed")
     monkeypatch.setenv("FRN_CACHE", str(tmp_path / "cache"))
@@ -124,7 +133,7 @@ def test_a_student_is_taught_from_the_command_line_in_stages(tmp_path: Path, mon
             Image.fromarray(image).save(file)
     out = tmp_path / "run"
     words: list[Any] = ["--data", tmp_path / "named", "--photos", tmp_path / "other", "--out", out, "--steps", 1]
-    words += ["--weights", tmp_path / "teacher.pth", "--side", 64]
+    words += ["--weights", tmp_path / "teacher.pth", "--side", 64, "--teacher-side", 96]
     result = invoke("teach", *words)
     assert result.exit_code == 0, result.stderr
     taught = load_model(out)
