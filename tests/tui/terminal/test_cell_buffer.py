@@ -4,6 +4,7 @@ import itertools
 import re
 from time import monotonic
 
+import pytest
 from frn_tui.terminal.marks import WAITING
 from frn_tui.terminal.wire.cell_app import LARGEST, SMALLEST, CellApp
 from frn_tui.terminal.wire.cell_buffer import CellBuffer
@@ -165,3 +166,10 @@ def test_a_terminal_that_answers_late_is_slow_rather_than_silent() -> None:
     app._window, app._pinged = LARGEST, None  # counts as silent
     app.hear_pong()
     assert app._window == SMALLEST
+
+
+@pytest.mark.parametrize(("colour", "number"), [("#242f38", 236), ("#0000ff", 21), ("#5f8787", 66), ("#ffffff", 231)])
+def test_a_terminal_with_256_colours_gets_the_nearest_one(colour: str, number: int) -> None:
+    cells = CellBuffer()
+    cells.take(update("a", style=Style(bgcolor=colour)), 1, 1)
+    assert f"48;5;{number}m" in cells.written(ColorSystem.EIGHT_BIT, EVERYTHING)[0]

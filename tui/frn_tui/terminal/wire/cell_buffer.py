@@ -5,11 +5,12 @@ written first. Cells of images follow in small pieces while no text is waiting, 
 line.
 """
 
+import itertools
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from rich.cells import get_character_cell_size
-from rich.color import ColorSystem
+from rich.color import Color, ColorSystem, ColorType
 from rich.style import Style
 from textual._compositor import ChopsUpdate, CompositorUpdate, LayoutUpdate
 from textual.strip import Strip
@@ -177,7 +178,20 @@ def _codes(style: Style, color_system: ColorSystem) -> Codes:
     plain = style.without_color
     plain._ansi = None  # Textual caches it for the first colour system that is requested
     colours = (
-        ";".join(colour.downgrade(color_system).get_ansi_codes(foreground=is_front)) if colour is not None else ""
+        ";".join(_downgraded(colour, color_system).get_ansi_codes(foreground=is_front)) if colour is not None else ""
         for colour, is_front in ((style.color, True), (style.bgcolor, False))
     )
     return plain._make_ansi_codes(color_system), *colours  # type: ignore[return-value]
+
+
+CUBE = (0, 95, 135, 175, 215, 255)
+TABLE = [*itertools.product(CUBE, CUBE, CUBE), *((level,) * 3 for level in range(8, 248, 10))]
+"""The terminal's colours 16 to 255."""
+
+
+def _downgraded(colour: Color, color_system: ColorSystem) -> Color:
+    """Return a colour that a terminal has; of 256 the nearest one, because Rich makes dark blue of a bluish grey."""
+    if color_system != ColorSystem.EIGHT_BIT or colour.type != ColorType.TRUECOLOR or colour.triplet is None:
+        return colour.downgrade(color_system)
+    offs = [sum((a - b) ** 2 for a, b in zip(entry, colour.triplet, strict=True)) for entry in TABLE]
+    return Color.from_ansi(16 + offs.index(min(offs)))
