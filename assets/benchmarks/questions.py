@@ -15,6 +15,7 @@ import argparse
 from pathlib import Path
 
 import numpy as np
+from frn_tui.document.review_state import GOAL, OPTIMISM
 from numpy.typing import NDArray
 from tune import features
 
@@ -25,7 +26,6 @@ from frn.ridge.tuning import Prior, tune_by_leave_one_out
 
 Floats = NDArray[np.floating]
 SHOWN = (0, 8, 16, 24)
-GOAL = 0.97
 LIKENESS = 4
 """Power of the cosine of two photos' mean locations."""
 
@@ -46,12 +46,12 @@ def ask(classes: list[Floats], order: str, options: argparse.Namespace, prior: P
     for number in range(len(photos)):
         chances = probabilities(errors, head.gamma)
         first, second = np.sort(chances, 1)[:, :-3:-1].T
-        certain = np.where(is_labelled, 1, first)
+        certain = np.where(is_labelled, 1, 1 - OPTIMISM * (1 - first))
         stated.append(certain.mean())
         real.append(((chances.argmax(1) == truth) | is_labelled).mean())
         if not number:
-            gains = np.cumsum(np.sort(1 - first)[::-1]) / len(photos)
-            keys = int(np.searchsorted(first.mean() + np.append(0, gains), GOAL))
+            gains = np.cumsum(np.sort(1 - certain)[::-1]) / len(photos)
+            keys = int(np.searchsorted(certain.mean() + np.append(0, gains), GOAL))
         if number >= max(keys, *SHOWN):
             break
         doubt = 1 - certain
