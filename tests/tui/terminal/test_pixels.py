@@ -135,10 +135,6 @@ async def test_option_overrides_the_answer_from_the_terminal(drive: Any) -> None
     await app.hear(Answered(can=("62",)))
     assert app.context.mode == "kitty"
     assert (app.graphics.mode, app.workspace.photos_pane.gallery.mode) == ("kitty", "kitty")
-    app.workspace.set_images("half")
-    assert app.context.mode == "half"
-    await app.hear(Answered(can=("62",)))
-    assert app.context.mode == "half"
 
     user = await drive(app=app_with("none"))
     await user.app.hear(Answered(name="kitty(0.41.1)"))
