@@ -66,8 +66,8 @@ class Moves:
 
     said: str
     journal: str
-    photos: tuple[tuple[str, str], ...]
-    """Old and new path of each photo."""
+    photos: tuple[tuple[str, str, bool], ...]
+    """State of each photo: old path, new path, and whether the same photo already existed there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -249,7 +249,7 @@ def journals() -> Part:
     state = {"classes": [{"id": 1, "name": "x", "supports": [support]}], "threshold": None, "next_id": 2}
     good = {
         "format": "frn-journal", "version": 1, "process": 999_999_999, "born": None, "time": 5.0, "state": state,
-        "model": "conv4", "project": None,
+        "model": "conv4", "project": None, "adding": {"x": ["/b.jpg"]},
     }  # fmt: skip
 
     def door(data: bytes, folder: Path) -> None:

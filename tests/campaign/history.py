@@ -24,7 +24,7 @@ import onnx
 import pytest
 import typer.main
 from frn_tui.client.client import EngineClient
-from frn_tui.client.file_requests import UnpackBundle
+from frn_tui.client.file_requests import LockProject, UnpackBundle
 from frn_tui.client.protocol import EngineError, OnEvent, Request, Result, parse
 from frn_tui.document import photo_files
 from frn_tui.document.controller import Controller
@@ -412,6 +412,7 @@ def doors_agree(world: World, draw: random.Random) -> None:
     result, by_library = frn("classify", path, *world.queries, "--json"), _by_library(path, world.queries)
     app = world.app
     failed = app.do(lambda controller: controller.load(str(path)))
+    app.do(lambda controller: controller.engine.call(LockProject(None)))
     if result.exit_code:
         assert isinstance(by_library, str), (result.stderr, by_library)
         assert by_library in result.stderr, (result.stderr, by_library)
@@ -457,6 +458,7 @@ def open_in_app(world: World, draw: random.Random) -> None:
             return failed
         answers = app.ask(world.queries)
         saved = app.do(lambda controller: controller.save(str(out), replace=True)) if saves else ""
+        app.do(lambda controller: controller.engine.call(LockProject(None)))
         return str(failed), answers, saved, sorted(map(str, app.controller.problems))
 
     world.compare(run, out)

@@ -5,6 +5,8 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 
@@ -156,6 +158,28 @@ def move_journals() -> Part:
         assert (home / "card" / "a.jpg").exists()
 
     return Part(5_000, damaging(unfinished, changes=TEXT), door, refuses=False)
+
+
+def project_locks() -> Part:
+    """A project counts as open elsewhere if its lock is held, whatever the lock file contains."""
+    from frn_tui.client.file_requests import LockProject
+    from frn_tui.engine.files.journal import RunningApp
+    from frn_tui.engine.worker_queues import Job
+
+    os.environ["FRN_STATE"] = str(HOME / "locks")
+    (HOME / "locks" / "open").mkdir(parents=True, exist_ok=True)
+    project, job, other = str(HOME / "x.frn.json"), cast(Job, SimpleNamespace()), RunningApp(os.getppid())
+
+    def door(data: bytes, folder: Path) -> None:
+        other.lock(LockProject(project), job)
+        (path,) = (HOME / "locks" / "open").glob("*.lock")
+        path.write_bytes(data)
+        assert isinstance(RunningApp(os.getpid()).holder(project), int)
+        other.lock(LockProject(None), job)
+        path.write_bytes(data)  # the lock of a killed app
+        assert RunningApp(os.getpid()).holder(project) is None
+
+    return Part(5_000, damaging([b"process 4711 (frn-tui birds.frn.json)"], changes=TEXT), door, refuses=False)
 
 
 def checkpoints_of_runs() -> Part:

@@ -26,6 +26,7 @@ PARTS: dict[str, Callable[[], Part]] = {
     "SHA256SUMS": own_files.exported_sets,
     "prepared.json": own_files.prepared,
     "moves": own_files.move_journals,
+    "locks": own_files.project_locks,
     "runs": own_files.checkpoints_of_runs,
     "config.toml": own_files.run_settings,
     "reproduced": own_files.reproduced,

@@ -65,13 +65,13 @@ def test_a_kill_at_any_system_call_loses_no_photo(
         photo.write_bytes(b"photo" * 50_000)
         other.write_bytes(b"other" * 50_000)  # a photo with the same name and size
         journal = MoveJournal()
-        place = sorting.put(photo, root / "out", journal) if back else None
+        place = sorting.put(photo, root / "out", journal)[0] if back else None
 
         def work() -> None:
             if place is None:
                 sorting.put(photo, root / "out", MoveJournal())
             else:
-                sorting.step_over(place, photo, MoveJournal(), back=True)
+                sorting.step_over(place, photo, MoveJournal(), back=True, is_twin=False)
 
         status = _traced(work, log, *inject)
         _check(card, root / "out", finished=False)

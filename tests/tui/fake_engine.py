@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from frn_tui.client.client import EngineClient
-from frn_tui.client.file_requests import LastMoves
+from frn_tui.client.file_requests import LeftMoves
 from frn_tui.client.protocol import EXISTS, EngineError, OnEvent, Request, Result
 
 from frn.system.processes.messages import convert, decode, encode
@@ -50,16 +50,25 @@ class FakeEngine(EngineClient):
         self.saved: list[dict[str, Any]] = []
         self.sorted: list[tuple[str, str, bool]] = []
         """Sorts into folders: the folder, and whether photos were moved."""
+        self.twins: set[str] = set()
+        """Photos whose content is already in the folder of their verdict."""
         self.moved: list[dict[str, str]] = []
         """Photos that were moved back or again: source and target."""
-        self.left_moves: LastMoves | None = None
+        self.under_way = False
+        """Whether a move has begun and not ended."""
+        self.left_moves: LeftMoves | None = None
         """Moves of an earlier app."""
         self.settled: dict[str, str] = {}
         """Photos that a program was moving when it was killed."""
         self.sorted_beside: tuple[str, ...] = ()
         """All labels with a folder in the last sort."""
+        self.sizes: dict[str, int] = {}
+        """Sizes of files that are not 1 byte."""
         self.away: set[str] = set()
         """Photos that no longer exist at their path."""
+        self.holders: dict[str, int] = {}
+        """Processes of other apps by open project."""
+        self.locked: str | None = None
         self.gone: set[str] = set()
         """Models that no longer exist."""
         self.model = ""
@@ -124,7 +133,7 @@ class FakeEngine(EngineClient):
         if path.endswith("/genera"):
             counts = {1_000: {"jay": 6, "owl": 4}, 1: {"corvus": 6, "strix": 4}}
             own = {name: [f"/photos/{name[:3]}/{name}-{i}.jpg" for i in range(2)] for name in counts[level or 1]}
-            levels = [{"level": number, "classes": each} for number, each in counts.items()]
+            levels = [{"level": number, "classes": each, "photos": []} for number, each in counts.items()]
             return {**found, "kind": "classes" if level else "levels", "classes": own, "levels": levels}
         members = [f"{path}/{name}" for name in self.FOLDERS.get(path, ())]
         classes = {member.rpartition("/")[2]: member for member in members if member in self.FOLDERS}
@@ -141,8 +150,11 @@ class FakeEngine(EngineClient):
             return {**found, "kind": "folder", "files": [member for member in members if member.endswith(".jpg")]}
         return {**found, "reason": f"{path}: No such file or directory"}
 
-    def op_missing(self, tell: OnEvent, paths: list[str]) -> list[str]:
-        return [path for path in paths if path in self.away]
+    def op_stamp(self, tell: OnEvent, paths: list[str]) -> dict[str, list[int]]:
+        return {path: [self.sizes.get(path, 1), 2] for path in paths if path not in self.away}
+
+    def op_folders(self, tell: OnEvent, path: str) -> list[str]:
+        return sorted(name[len(path) + 1 :] for name in self.FOLDERS if name.startswith(f"{path.rstrip('/')}/"))
 
     def op_preview(
         self,
@@ -290,6 +302,12 @@ class FakeEngine(EngineClient):
         state = {"classes": [{"id": 4, "name": "jay", "supports": supports}], "threshold": None, "next_id": 5}
         return {"state": state, "model": "conv4", "sha256": "sha of conv4"}
 
+    def op_holder(self, tell: OnEvent, path: str) -> int | None:
+        return self.holders.get(path)
+
+    def op_lock(self, tell: OnEvent, path: str | None) -> None:
+        self.locked = path
+
     def op_relocate(self, tell: OnEvent, folder: str, sizes: dict[str, int], boxes: tuple[str, ...]) -> dict[str, Any]:
         there = {Path(name).name: f"{folder}/{name}" for name in self.FOLDERS.get(folder, ())}
         return {key: {"path": there[key], "key": key, "size": 1, "mtime_ns": 3} for key in sizes if key in there}
@@ -315,17 +333,24 @@ class FakeEngine(EngineClient):
         self.sorted_beside = tuple(verdicts)
         self.sorted.append((path, f"{folder}/{verdict}", move))
         place = f"{folder}/{verdict}/{Path(path).name}"
-        return {"place": place, "journal": journal or "/state/moved/1.jsonl"}
+        return {"place": place, "is_twin": path in self.twins, "journal": journal or "/state/moved/1.jsonl"}
 
-    def op_move(self, tell: OnEvent, journal: str, source: str, target: str, back: bool) -> None:
+    def op_move(self, tell: OnEvent, journal: str, source: str, target: str, is_twin: bool, back: bool) -> None:
         assert journal == "/state/moved/1.jsonl"
         self.moved.append({source: target})
 
-    def op_plan(self, tell: OnEvent, folder: str, photos: list[tuple[str, str]], verdicts: list[str]) -> dict[str, Any]:
-        return {"moves": len(photos), "folders": 3, "stay": 1, "taken": 2}
+    def op_plan(
+        self, tell: OnEvent, folder: str, photos: list[tuple[str, str]], verdicts: list[str], begin: bool
+    ) -> dict[str, Any]:
+        self.under_way |= begin
+        journal = "/state/moved/1.jsonl" if begin else ""
+        return {"moves": len(photos), "folders": 3, "stay": 1, "taken": 2, "journal": journal}
 
-    def op_left(self, tell: OnEvent) -> LastMoves | None:
-        return self.left_moves
+    def op_end(self, tell: OnEvent, journal: str) -> None:
+        self.under_way = False
+
+    def op_left(self, tell: OnEvent, interrupted: bool) -> LeftMoves | None:
+        return self.left_moves if self.left_moves is not None and (interrupted or not self.left_moves.rest) else None
 
     def op_settle(self, tell: OnEvent) -> tuple[dict[str, str], list[tuple[str, str]]]:
         return self.settled, []

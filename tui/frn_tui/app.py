@@ -21,7 +21,7 @@ from frn_tui.client.file_requests import Recovered
 from frn_tui.client.protocol import MIRROR, SUFFIXES, VIEWS, RenderPreview, split_suffix
 from frn_tui.dialogs.dialogs import Choose
 from frn_tui.document.controller import Controller
-from frn_tui.document.photo_files import settle
+from frn_tui.document.photo_files import offer_left, settle
 from frn_tui.screens.workspace import Workspace
 from frn_tui.settings.keys import BOUND, shown_key
 from frn_tui.settings.settings import Settings, state_folder
@@ -217,6 +217,8 @@ class FrnApp(CellApp):
             await opening
         if finished := await settle(self.controller):
             self.context.say(finished, severity="warning")
+        if said := await offer_left(self.controller, self.context.chosen):
+            self.context.say(said)
 
     async def _open_first_classes(self, left: Recovered | None) -> None:
         if self.place is not None:
@@ -266,7 +268,7 @@ class FrnApp(CellApp):
         if self._leaving in self.screen_stack:
             return
         at_stake = self.workspace.project_bar.at_stake
-        if not at_stake or not self.controller.session.state.classes:
+        if not at_stake or not (self.controller.adding or self.controller.session.state.classes):
             await self._end()
             return
 

@@ -253,7 +253,7 @@ def test_amending_a_state_keeps_the_steps_before_and_after_it() -> None:
 
 
 def test_moves_of_photos_are_a_step_that_needs_no_saving() -> None:
-    session, moves = Session(), Moves("sorted 1 photo", "journal", (("/a", "/b"),))
+    session, moves = Session(), Moves("sorted 1 photo", "journal", (("/a", "/b", False),))
     session.note_moves(moves)
     assert (session.state.moves, session.state.act, session.is_saved) == (moves, "sorted 1 photo", True)
     session.undo()

@@ -22,7 +22,7 @@ def left(project: str | None = None, place: str | None = None) -> dict[str, Any]
     """A journal left by a killed app."""
     classes = [{"id": 1, "name": "finch", "supports": [SUPPORT]}]
     state = {"classes": classes, "threshold": None, "next_id": 2}
-    about = {"journal": f"/state/{project}.json", "time": 1_700_000_000.0}
+    about = {"journal": f"/state/{project}.json", "adding": {}, "time": 1_700_000_000.0}
     return {"state": state, "model": "conv4", "project": project, "place": place, **about}
 
 
@@ -47,6 +47,16 @@ async def test_opening_a_folder_is_not_an_edit(driver: Driver, fake_engine: Fake
     assert fake_engine.kept["place"] == "/photos"
     await driver.keys("u", "ctrl+q")
     assert app._exit  # nothing to classify
+
+
+async def test_photos_being_added_survive_termination(driver: Driver, fake_engine: FakeEngine) -> None:
+    controller, recovery = driver.app.controller, driver.app.recovery
+    with controller.begun({"finch": ["/home/finch-1.jpg"]}):
+        await recovery.keep_at_the_end()
+    assert fake_engine.kept
+    assert fake_engine.kept["adding"] == {"finch": ["/home/finch-1.jpg"]}
+    await recovery.keep_at_the_end()
+    assert not fake_engine.kept
 
 
 async def test_edit_while_a_folder_opens_is_kept(driver: Driver) -> None:

@@ -35,7 +35,8 @@ async def use(pilot):
 
     def tell():
         classes = {entry.name: [str(s.path) for s in entry.supports] for entry in controller.session.state.classes}
-        facts = {"time": time.time(), "classes": classes, "engine": app.engine.pid}
+        adding = {name: paths for classes in controller.adding for name, paths in classes.items()}
+        facts = {"time": time.time(), "classes": classes, "adding": adding, "engine": app.engine.pid}
         facts["problems"] = [problem.path for problem in controller.problems]
         os.write(1, json.dumps(facts).encode() + b"\\n")
 
@@ -109,9 +110,10 @@ class User:
         self.told += [json.loads(line) for line in lines]
 
 
-def paths_of(classes: dict[str, list[str]]) -> Paths:
-    """Return all photos of each class; paths of a project become absolute."""
-    return {name: {*map(os.path.normpath, paths)} for name, paths in classes.items()}
+def paths_of(classes: dict[str, list[str]], adding: dict[str, list[str]]) -> Paths:
+    """Return all photos of each class, including those that are still loading; paths of a project become absolute."""
+    names = (*classes, *adding)
+    return {name: {*map(os.path.normpath, (*classes.get(name, ()), *adding.get(name, ())))} for name in names}
 
 
 def kept(state: Path, project: Path) -> Paths:
@@ -120,15 +122,15 @@ def kept(state: Path, project: Path) -> Paths:
     entry = max(entries, key=lambda entry: float(entry["time"]), default=None)
     if entry is not None:
         classes = {one["name"]: [support["path"] for support in one["supports"]] for one in entry["state"]["classes"]}
-        return paths_of(classes)
+        return paths_of(classes, entry["adding"])
     saved = load_project(project).state.classes if project.exists() else ()
-    return paths_of({one.name: [str(support.path) for support in one.supports] for one in saved})
+    return paths_of({one.name: [str(support.path) for support in one.supports] for one in saved}, {})
 
 
 def lost(told: list[dict[str, Any]], killed: float, found: Paths) -> float:
     """Return the seconds between a kill and the last earlier moment whose photos were all recovered."""
     for facts in reversed(told):
-        wanted = paths_of(facts["classes"])
+        wanted = paths_of(facts["classes"], facts["adding"])
         unreadable = {*map(os.path.normpath, told[-1]["problems"])}  # the photos read before the engine was killed
         if all(paths - unreadable <= found.get(name, set()) for name, paths in wanted.items()):
             return killed - float(facts["time"])
@@ -157,7 +159,8 @@ def test_edits_older_than_five_seconds_survive_any_kill(private_state: Path, mot
         user = User(project, name, draw(tmp_path / f"photos {number}", data))
         try:
             user.until(lambda user=user: user.told)  # type: ignore[misc]
-            found = paths_of(user.told[0]["classes"])
+            assert not user.told[0]["adding"]
+            found = paths_of(user.told[0]["classes"], {})
             missing = {one: paths - found.get(one, set()) for one, paths in sure.items()}
             assert not any(missing.values()), f"{missing}"[:1000]
             if told:
@@ -176,7 +179,7 @@ def test_edits_older_than_five_seconds_survive_any_kill(private_state: Path, mot
 
 def strike(user: User, victim: str, name: str, places: tuple[Path, Path], chance: random.Random) -> None:
     """Kill the engine unless the victim is the app. The caller kills the app, perhaps after the engine's restart."""
-    user.until(lambda: name in user.told[-1]["classes"])
+    user.until(lambda: name in user.told[-1]["adding"] or name in user.told[-1]["classes"])
     begun = time.time()
     if "FRN_KILLS" in os.environ:
         moment = begun + chance.uniform(0, 1.5 * LOST)

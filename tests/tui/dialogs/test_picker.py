@@ -11,7 +11,8 @@ from textual import events
 from textual.widgets import Input
 
 from frn.projects.names import natural_order
-from tests.tui.conftest import Driver
+from tests.tui.conftest import Drive, Driver
+from tests.tui.fake_engine import FakeEngine
 
 Lines = Callable[[Any], list[str]]
 
@@ -49,6 +50,18 @@ async def test_typing_searches_and_enter_opens_the_match(driver: Driver) -> None
     await driver.pilot.press("2", "enter")
     await driver.idle()
     assert [answer["path"] for answer in driver.app.controller.query.answers] == ["/photos/wren/wren-2.jpg"]
+
+
+async def test_recent_folders_are_opened(driver: Driver) -> None:
+    driver.app.context.remember("/photos/owl")
+    picker = await opened(driver)
+    await driver.pilot.press("ctrl+t")
+    await driver.until(lambda: isinstance(driver.app.screen, Choose))
+    assert driver.app.screen.options[:2] == ["/photos/owl", "/photos"]  # type: ignore[attr-defined]
+    await driver.pilot.press("enter")
+    await driver.until(lambda: picker.current and picker.path_of(picker.current["name"]) == "/photos/owl")
+    await driver.keys("f2")
+    assert driver.app.context.settings.places == ["/photos/owl"]
 
 
 def test_search_matches_letters_in_order_prefixes_first() -> None:
@@ -174,6 +187,17 @@ async def test_the_preview_of_a_folder_counts_its_contents(driver: Driver, lines
     assert "0 folders, " in "\n".join(lines(driver.app))
 
 
+async def test_an_empty_folder_can_be_typed(
+    drive: Drive, fake_engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fake_engine, "FOLDERS", {**fake_engine.FOLDERS, "/inbox": []})
+    driver = await drive()
+    await opened(driver, "w")
+    await driver.pilot.press(*"/inbox", "enter")
+    await driver.until(lambda: driver.app.workspace.query_pane.watched == "/inbox")
+    await driver.keys("w")
+
+
 async def test_the_mouse_can_go_up_accept_and_cancel(driver: Driver) -> None:
     picker = await opened(driver, "p")
     await driver.keys("right")  # open the first folder
@@ -190,6 +214,24 @@ async def test_the_mouse_can_go_up_accept_and_cancel(driver: Driver) -> None:
     await driver.pilot.click("#picker-buttons", offset=(12, 0))
     await driver.until(lambda: driver.app.controller.query.answers)
     assert driver.app.controller.query.answers[0]["path"] == "/photos/jay/jay-0.jpg"
+
+
+async def test_subfolder_is_found_by_a_few_letters(drive: Drive, fake_engine: FakeEngine) -> None:
+    deep = {"/photos/owl/barn/night": ["owl-50.jpg"], "/photos/owl/barn": ["night"], "/photos/owl": ["barn"]}
+    fake_engine.FOLDERS = {**FakeEngine.FOLDERS, **deep}  # type: ignore[misc]
+    driver = await drive()
+    picker = await opened(driver)
+    await driver.pilot.press("ctrl+f")
+    await driver.until(lambda: getattr(driver.app.screen, "dialog_title", "") == "Go to")
+    await driver.pilot.press(*"owlba", "enter")
+    await driver.until(lambda: picker.folder == "/photos/owl")
+    assert picker.current["name"] == "barn"  # type: ignore[index]
+    await driver.pilot.press("ctrl+f")  # from there
+    await driver.until(lambda: getattr(driver.app.screen, "dialog_title", "") == "Go to")
+    assert "/photos/owl/barn/night" in driver.app.screen.options  # type: ignore[attr-defined]
+    assert "/photos/wren" not in driver.app.screen.options  # type: ignore[attr-defined]
+    await driver.pilot.press("escape", "escape")
+    await driver.keys()
 
 
 async def test_many_bad_paths_are_one_message(driver: Driver) -> None:

@@ -39,7 +39,7 @@ async def test_an_edit_made_while_saving_is_unsaved(controller: Controller, fake
     controller.session.create("owl")
     fake_engine.pause.set()
     await saving
-    assert controller.project == "/p/x.frn.json"
+    assert controller.project == fake_engine.locked == "/p/x.frn.json"
     assert not controller.session.is_saved
     controller.session.undo()
     assert controller.session.is_saved

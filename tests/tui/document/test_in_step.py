@@ -6,10 +6,11 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from frn_tui.client.file_requests import LastMoves
+from frn_tui.client.file_requests import LeftMoves
 from frn_tui.client.protocol import EngineError
+from frn_tui.dialogs.dialogs import Choose
 from frn_tui.document.controller import Controller
-from frn_tui.document.photo_files import bundle, settle, sort, take_back
+from frn_tui.document.photo_files import bundle, offer_left, settle, sort, step_over, take_back
 
 from frn.errors import FrnError
 
@@ -187,11 +188,11 @@ async def test_missing_photos_belong_to_the_checked_project(controller: Controll
     fake_engine.away = {WRENS["wren"][0]}
     await controller.find_missing()
     assert controller.missing == fake_engine.away
-    fake_engine.held["missing"] = asyncio.Event()
+    fake_engine.held["stamp"] = asyncio.Event()
     looking = asyncio.create_task(controller.find_missing())
-    await reached(fake_engine, "missing", 2)
+    await reached(fake_engine, "stamp", 2)
     await controller.open_folder(None, {})
-    fake_engine.held.pop("missing").set()
+    fake_engine.held.pop("stamp").set()
     await looking
     assert not controller.missing
 
@@ -219,13 +220,36 @@ async def test_moving_photos_is_a_separate_undo_step_and_not_an_edit(controller:
     await sort(controller, "/out", [("/q/jay-1.jpg", "wren")], move=True)
     moves = session.state.moves
     assert moves is not None
-    assert (moves.said, moves.photos) == ("moved 1 photo", (("/q/jay-1.jpg", "/out/wren/jay-1.jpg"),))
+    assert (moves.said, moves.photos) == ("moved 1 photo", (("/q/jay-1.jpg", "/out/wren/jay-1.jpg", False),))
     assert session.is_saved
     session.create("jay")
     assert session.state.moves is moves
     session.undo()
     assert session.undo().moves is None
     assert session.is_saved
+
+
+@pytest.mark.parametrize("first", ["/a/jay.jpg", "/out/wren/jay.jpg"])
+async def test_undo_restores_the_answers_of_photos_with_the_same_content(
+    controller: Controller, fake_engine: "FakeEngine", first: str
+) -> None:
+    asked = [first, "/b/jay.jpg"]
+    fake_engine.twins = {"/b/jay.jpg"}
+
+    def answered() -> list[str]:
+        assert all("scores" in answer for answer in controller.query.answers)
+        return [answer["path"] for answer in controller.query.answers]
+
+    await controller.ask(asked)
+    await sort(controller, "/out", [(path, "wren") for path in asked], move=True)
+    moves = controller.session.state.moves
+    assert moves is not None
+    for _ in range(2):
+        assert answered() == ["/out/wren/jay.jpg"]
+        await step_over(controller, moves, undo=True)
+        assert sorted(answered()) == sorted(asked)
+        await step_over(controller, moves, undo=False)
+    assert fake_engine.moved[0] == {"/out/wren/jay.jpg": "/b/jay.jpg"}  # a copy, before the other photo moves back
 
 
 async def test_moves_of_a_killed_program_are_finished(controller: Controller, fake_engine: "FakeEngine") -> None:
@@ -235,13 +259,43 @@ async def test_moves_of_a_killed_program_are_finished(controller: Controller, fa
     assert str(controller.session.state.classes[0].supports[0].path) == "/out/wren-0.jpg"
 
 
+@pytest.mark.parametrize("chosen", ["finish", "take back", "leave", None])
+async def test_interrupted_moves_are_finished_or_taken_back(
+    controller: Controller, fake_engine: "FakeEngine", chosen: str | None
+) -> None:
+    first, second = WRENS["wren"][:2]
+    place, journal = "/out/wren/wren-0.jpg", "/state/moved/1.jsonl"
+    fake_engine.left_moves = LeftMoves(journal, "/out", 0.0, [(first, place, False)], [(second, "wren")], ["wren"])
+    fake_engine.under_way = True
+    titles = []
+
+    async def choose(title: str, options: list[str]) -> int | None:
+        titles.append((title, *options))
+        return None if chosen is None else ["finish", "take back", "leave"].index(chosen)
+
+    said = await offer_left(controller, choose)
+    assert titles == [
+        (
+            "Moving 2 photos into /out was interrupted after 1",
+            *("move the other 1", "take back 1 photo", "leave them (u takes them back)"),
+        )
+    ]
+    paths = [str(support.path) for support in controller.session.state.classes[0].supports[:2]]
+    moved = {"finish": [place, "/out/wren/wren-1.jpg"], "take back": [first, second]}.get(chosen or "", [place, second])
+    assert paths == moved
+    assert said == {"finish": "1 moved", "take back": "undone: moved 1 photo   ctrl+r: redo"}.get(chosen or "", "")
+    assert fake_engine.under_way == (chosen is None)
+    state = controller.session.state.moves
+    assert [one for one, *_ in state.photos] == [second, first] if chosen == "finish" and state else state is None
+
+
 async def test_moves_of_an_earlier_app_can_be_undone(controller: Controller, fake_engine: "FakeEngine") -> None:
     async def choose(title: str, options: list[str]) -> int | None:
         assert title.startswith("1 photo moved into /out on 1970-01-0")
         return 0
 
     assert await take_back(controller, choose) == "nothing to undo"
-    fake_engine.left_moves = LastMoves("/state/moved/1.jsonl", 0.0, [("/a.jpg", "/out/a.jpg")])
+    fake_engine.left_moves = LeftMoves("/state/moved/1.jsonl", "/out", 0.0, [("/a.jpg", "/out/a.jpg", False)], [], [])
     assert await take_back(controller, choose) == "undone: moved 1 photo   ctrl+r: redo"
     assert fake_engine.moved == [{"/out/a.jpg": "/a.jpg"}]
 
@@ -319,3 +373,21 @@ async def test_a_request_soon_after_a_cancel_is_not_cancelled(driver: "Driver", 
     fake_engine.held.pop("query").set()
     await driver.idle()
     assert "Cancelled" not in driver.said
+
+
+@pytest.mark.parametrize("key", ["ctrl+q", "ctrl+n"])
+async def test_quitting_asks_for_confirmation_while_photos_are_being_added(
+    driver: "Driver", fake_engine: "FakeEngine", key: str
+) -> None:
+    app = driver.app
+    fake_engine.held["embed"] = asyncio.Event()
+    app.workspace.classes_pane.add(["/queries/owl-10.jpg"])
+    await driver.until(lambda: app.controller.adding)
+    await driver.pilot.press(key)
+    await driver.until(lambda: isinstance(app.screen, Choose))
+    assert "still being added" in app.screen.dialog_title  # type: ignore[attr-defined]
+    await driver.pilot.press("escape")
+    fake_engine.held.pop("embed").set()
+    await driver.idle()
+    assert not app._exit
+    assert driver.counts == {"jay": 7, "owl": 4, "wren": 5}

@@ -58,7 +58,7 @@ class Engine:
     def sort(self, folder: str, photos: list[list[str]], journal: str = "", **options: Any) -> dict[str, Any]:
         """Sort photos, given by path and verdict, one after the other."""
         verdicts = dict.fromkeys([*options.pop("verdicts", ()), *(verdict for _, verdict in photos)])
-        found: dict[str, Any] = {"places": {}, "failed": [], "journal": journal}
+        found: dict[str, Any] = {"places": {}, "failed": [], "twins": [], "journal": journal}
         for path, verdict in photos:
             arguments = {"path": path, "verdict": verdict, "verdicts": [*verdicts], "journal": found["journal"]}
             end = self.ask("sort", folder=folder, **arguments, **options).end
@@ -67,14 +67,15 @@ class Engine:
                 found["failed"].append([path, end["reason"]])
                 continue
             found["places"][path], found["journal"] = end["result"]["place"], end["result"]["journal"]
+            found["twins"] += [path] if end["result"]["is_twin"] else []
         return found
 
     def move(self, journal: str, photos: list[list[Any]], back: bool) -> dict[str, Any]:
-        """Move photos, given by both paths, one after the other."""
+        """Move photos, given by both paths and whether they are twins, one after the other."""
         found: dict[str, Any] = {"places": {}, "failed": []}
-        for path, place in photos:
+        for path, place, is_twin in photos:
             source, target = (place, path) if back else (path, place)
-            end = self.ask("move", journal=journal, source=source, target=target, back=back).end
+            end = self.ask("move", journal=journal, source=source, target=target, is_twin=is_twin, back=back).end
             if end["end"] == "failed":
                 assert end["code"] == "not_placed", end
                 found["failed"].append([source, end["reason"]])

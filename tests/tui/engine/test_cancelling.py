@@ -25,7 +25,7 @@ def requests(engine: Engine, members: dict[str, list[Path]], tmp_path: Path) -> 
         "classes": ("", {"state": state}),
         "query": ("answer", {"paths": paths}),
         "scan": ("", {"path": str(Path(paths[0]).parents[1])}),
-        "missing": ("", {"paths": paths}),
+        "stamp": ("", {"paths": paths}),
         "relocate": ("", {"folder": str(Path(paths[0]).parents[1]), "sizes": {"0" * 32: 1}}),
         "bundle": ("progress", {"path": str(tmp_path / "new.zip"), "state": state}),
         "unpack": ("progress", {"path": str(tmp_path / "b.zip"), "folder": str(tmp_path / "new")}),

@@ -122,7 +122,7 @@ def test_a_journal_is_found_once_its_app_is_gone(
     engine: Engine, members: dict[str, list[Path]], state_folder: Path
 ) -> None:
     state = engine.state(first(members, 1))
-    engine.done("journal", state=state, model="conv4", project=None, place=None)
+    engine.done("journal", state=state, model="conv4", project=None, place=None, adding={"x": ["/x/1.jpg"]})
     assert engine.done("recover") is None  # this process is alive
     (file,) = state_folder.glob("journal-*.json")
     entry = json.loads(file.read_text())
@@ -136,6 +136,7 @@ def test_a_journal_is_found_once_its_app_is_gone(
     found = engine.done("recover")
     assert (found["project"], found["model"]) == ("new", "conv4")
     assert {**found["state"], **state} == found["state"]
+    assert found["adding"] == {"x": ["/x/1.jpg"]}
     engine.done("discard", journal=found["journal"])
     older = engine.done("recover")
     assert older["project"] == "old"  # unsaved work from a different app is not touched
@@ -147,6 +148,19 @@ def test_a_journal_is_found_once_its_app_is_gone(
     assert file.exists()
     engine.done("discard", journal=None)
     assert not file.exists()
+
+
+def test_saving_names_the_project_in_the_journal(engine: Engine, state_folder: Path, tmp_path: Path) -> None:
+    state, path = engine.state({"x": []}), str(tmp_path / "x.frn.json")
+    engine.done("save", path=path, state=state, replace=False)
+    assert [*state_folder.glob("journal-*.json")] == []
+    adding = {"jay": ["/1.jpg"]}
+    engine.done("journal", state=state, model="conv4", project=None, place="/photos", adding=adding)
+    engine.done("save", path=path, state=state, replace=False, origin=path)  # the app is killed here
+    (journal,) = state_folder.glob("journal-*.json")
+    entry = json.loads(journal.read_text())
+    assert (entry["project"], entry["place"], entry["adding"]) == (path, None, adding)
+    assert not Lock(journal.with_suffix(".lock")).acquire()
 
 
 def test_project_with_mirror_images_gives_the_same_answers_everywhere(
@@ -209,7 +223,7 @@ def test_a_project_with_second_looks_gets_the_same_answers_in_the_app(
 
 def test_recovery_waits_for_the_engine_of_a_killed_app(engine: Engine, state_folder: Path) -> None:
     """The engine holds the lock; on a busy machine it may end after the next app has started."""
-    engine.done("journal", state={"classes": []}, model="conv4", project="x", place=None)
+    engine.done("journal", state={"classes": []}, model="conv4", project="x", place=None, adding={})
     (file,) = state_folder.glob("journal-*.json")
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
@@ -223,7 +237,7 @@ def test_recovery_waits_for_the_engine_of_a_killed_app(engine: Engine, state_fol
 def test_recovery_does_not_wait_for_an_engine_that_keeps_running(
     engine: Engine, state_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine.done("journal", state={"classes": []}, model="conv4", project="x", place=None)
+    engine.done("journal", state={"classes": []}, model="conv4", project="x", place=None, adding={})
     (file,) = state_folder.glob("journal-*.json")
     file.rename(state_folder / "journal-4711.json")
     lock = Lock(state_folder / "journal-4711.lock")
@@ -233,6 +247,19 @@ def test_recovery_does_not_wait_for_an_engine_that_keeps_running(
     assert engine.done("recover") is None
     assert time.monotonic() - began < 30
     lock.release()
+
+
+def test_an_app_holds_only_the_lock_of_its_open_project(bare: Engine, tmp_path: Path) -> None:
+    other = Engine(build_handlers(os.getpid() + 1))
+    first, second = str(tmp_path / "a.frn.json"), str(tmp_path / "b.frn.json")
+    for path, held in ((first, [True, False]), (second, [False, True]), (None, [False, False])):
+        bare.done("lock", path=path)
+        found = [other.done("holder", path=each) for each in (first, second)]
+        assert found == [os.getpid() if is_held else None for is_held in held]
+        assert [bare.done("holder", path=each) for each in (first, second)] == [None, None]
+    bare.done("lock", path=first)
+    other.done("lock", path=first)
+    assert bare.done("holder", path=first) == os.getpid() + 1
 
 
 def test_only_messages_go_to_the_pipe_and_everything_else_to_the_log(tmp_path: Path) -> None:

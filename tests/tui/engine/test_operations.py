@@ -26,7 +26,7 @@ def test_request_without_a_model_asks_for_one(bare: Engine, op: str, tmp_path: P
     assert "no model is loaded" in asked.reason
 
 
-@pytest.mark.parametrize("op", sorted(set(REQUESTS) - {"left", "recover", "settle"}))
+@pytest.mark.parametrize("op", sorted(set(REQUESTS) - {"recover", "settle"}))
 def test_missing_arguments_are_reported(engine: Engine, op: str) -> None:
     assert engine.ask(op).end["end"] == "failed"
     assert "internal error" not in engine.ask(op).reason

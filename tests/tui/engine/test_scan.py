@@ -40,8 +40,8 @@ def test_images_next_to_class_folders_are_reported(bare: Engine, tmp_path: Path)
         path.write_text("12")
     found = bare.done("scan", path=str(tmp_path))
     assert (found["kind"], found["files"]) == ("classes", [str(loose)])
-    away = str(tmp_path / "away")
-    assert bare.done("missing", paths=[str(loose), away]) == [away]
+    stamps = bare.done("stamp", paths=[str(loose), str(tmp_path / "away")])
+    assert stamps == {str(loose): [2, loose.stat().st_mtime_ns]}
 
 
 def test_a_scan_skips_hidden_entries_and_lists_no_folder_twice(bare: Engine, tmp_path: Path) -> None:
@@ -85,3 +85,13 @@ def test_a_listing_contains_the_picker_entries(bare: Engine, tmp_path: Path) -> 
         ("model", "m.onnx"),
     ]
     assert "cannot be listed" in bare.ask("list", path=str(tmp_path / "away")).reason
+
+
+def test_subfolders_are_listed_level_by_level(bare: Engine, tmp_path: Path) -> None:
+    for name in ("owl/barn/night", "jay", ".hidden/x"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "owl" / "barn" / "again").symlink_to(tmp_path)
+    found = bare.done("folders", path=str(tmp_path))
+    assert found[:3] == ["jay", "owl", "owl/barn"]
+    assert "owl/barn/night" in found
+    assert not any("hidden" in name or "again/" in name for name in found)

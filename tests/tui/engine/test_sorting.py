@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from frn_tui.engine.files import placing, sorting
+from frn_tui.engine.files import moves, placing, sorting
 from frn_tui.engine.files.moves import MoveJournal
 from frn_tui.engine.operations import build_handlers
 
@@ -34,7 +34,7 @@ def test_of_a_box_the_whole_photo_is_moved_and_moved_back(bare: Engine, tmp_path
     assert done["places"] == {name: f"{place}#xywh=1,2,3,4"}
     assert (place.read_text(), photo.exists()) == ("1", False)
     journal = done["journal"]
-    bare.done("move", journal=journal, source=done["places"][name], target=name, back=True)
+    bare.done("move", journal=journal, source=done["places"][name], target=name, is_twin=False, back=True)
     assert (photo.read_text(), place.exists()) == ("1", False)
 
 
@@ -45,7 +45,7 @@ def test_a_photo_that_is_named_like_a_box_keeps_its_name(bare: Engine, tmp_path:
     (place,) = done["places"].values()
     assert Path(place).read_text() == "1"
     journal = done["journal"]
-    bare.done("move", journal=journal, source=place, target=str(photo), back=True)
+    bare.done("move", journal=journal, source=place, target=str(photo), is_twin=False, back=True)
     assert (photo.read_text(), sorted(path.name for path in tmp_path.glob("x*"))) == ("1", [photo.name])
 
 
@@ -93,7 +93,7 @@ def test_photo_already_present_through_a_link_is_not_lost(bare: Engine, tmp_path
     link.parent.mkdir(parents=True)
     link.symlink_to(photo)
     done = bare.sort(folder=str(tmp_path / "out"), photos=[[str(photo), "jay"]], move=True)
-    assert done["places"] == {str(photo): str(photo)}  # it is there already
+    assert done["places"] == {str(photo): str(link)}
     assert photo.read_text() == link.read_text() == "1"
 
 
@@ -148,7 +148,7 @@ def test_photos_move_to_another_disk_and_back(bare: Engine, tmp_path: Path, othe
     assert done["places"] == {str(photo): str(place)}
     assert (place.read_text(), place.stat().st_mtime) == ("1", 1e9)
     assert not photo.exists()
-    back = bare.move(journal=done["journal"], photos=[[str(photo), str(place)]], back=True)
+    back = bare.move(journal=done["journal"], photos=[[str(photo), str(place), False]], back=True)
     assert back["places"] == {str(place): str(photo)}
     assert (photo.read_text(), photo.stat().st_mtime) == ("1", 1e9)
     assert not place.exists()
@@ -236,17 +236,17 @@ def test_photos_can_be_moved_back_and_existing_files_are_kept(bare: Engine, tmp_
         path.parent.mkdir()
         path.write_text(content)
     done = bare.sort(folder=str(tmp_path / "out"), photos=[[str(path), "jay"] for path in paths], move=True)
-    assert done["places"][str(paths[1])] == str(paths[1])  # the same photo is already there
-    assert [path.exists() for path in paths] == [False, True, False]
+    assert done["twins"] == [str(paths[1])]
+    assert not any(path.exists() for path in paths)
     paths[2].write_text("3")
-    photos = [[path, place] for path, place in done["places"].items() if path != place][::-1]
+    photos = [[path, place, path in done["twins"]] for path, place in done["places"].items()][::-1]
     back = bare.move(journal=done["journal"], photos=photos, back=True)
     assert [path.read_text() for path in paths] == ["1", "1", "3"]
     assert back["failed"] == [[str(tmp_path / "out/jay/x-2.jpg"), f"was not moved: {paths[2]} already exists"]]
     assert (tmp_path / "out/jay/x-2.jpg").read_text() == "2"
     again = bare.move(journal=done["journal"], photos=photos[::-1], back=False)
-    assert again["places"].keys() == {str(paths[0])}
-    assert [path.exists() for path in paths] == [False, True, True]
+    assert again["places"].keys() == set(map(str, paths[:2]))
+    assert [path.exists() for path in paths] == [False, False, True]
 
 
 @pytest.mark.parametrize("move", [False, True])
@@ -273,7 +273,7 @@ def test_locked_photo_fails_without_stopping_the_others(
     assert (other_disk / "jay" / "y.jpg").read_text() == "y.jpg"
 
 
-@pytest.mark.parametrize("kind", ["copy", "move", "link"])
+@pytest.mark.parametrize("kind", ["copy", "move", "link", "twin"])
 def test_photo_is_synced_before_the_original_is_removed(
     bare: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
@@ -282,6 +282,9 @@ def test_photo_is_synced_before_the_original_is_removed(
     photo, place = card / "x.jpg", out / "jay" / "x.jpg"
     card.mkdir()
     _prepare(kind if kind == "link" else "move", photo, card / "unused")
+    if kind == "twin":
+        place.parent.mkdir(parents=True)
+        place.write_text("photo")
     steps: list[tuple[str, int]] = []
     fsync, unlink = os.fsync, os.unlink
 
@@ -297,11 +300,12 @@ def test_photo_is_synced_before_the_original_is_removed(
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(os, "unlink", removed)
     bare.sort(folder=str(out), photos=[[str(photo), "jay"]], move=kind != "copy")
-    before = steps[: steps.index(("removed", 0))] if kind == "link" else steps
+    before = steps[: steps.index(("removed", 0))] if kind in ("link", "twin") else steps
     numbers = [inode for _, inode in before]
     wanted = [] if kind == "move" else [place.stat().st_ino, place.parent.stat().st_ino]
     assert [inode for inode in numbers if inode in wanted][-2:] == wanted
-    assert {out.stat().st_ino, tmp_path.stat().st_ino} <= set(numbers)
+    if kind != "twin":
+        assert {out.stat().st_ino, tmp_path.stat().st_ino} <= set(numbers)
 
 
 def test_the_journal_lists_moves_and_ignores_incomplete_and_changed_lines(bare: Engine, tmp_path: Path) -> None:
@@ -322,7 +326,7 @@ def test_the_journal_lists_moves_and_ignores_incomplete_and_changed_lines(bare: 
     assert journal.read_bytes().splitlines()[1] == b'{"move": "/x'
 
 
-KINDS = ("move", "link", "disk", "no call")
+KINDS = ("move", "link", "twin", "disk", "no call")
 
 
 @pytest.mark.nightly
@@ -342,8 +346,8 @@ def test_a_move_killed_at_any_step_is_finished_and_loses_nothing(
         photo.parent.mkdir()
         _prepare(kind, photo, folder)
         if back:
-            place = sorting.put(photo, folder, journal := MoveJournal())
-            sort = partial(_back, place, photo, journal.path)
+            place, is_twin = sorting.put(photo, folder, journal := MoveJournal())
+            sort = partial(_back, place, photo, is_twin, journal.path)
         else:
             sort = partial(_sort, photo, folder)
         was_killed = killed_at(step, sort)
@@ -352,10 +356,11 @@ def test_a_move_killed_at_any_step_is_finished_and_loses_nothing(
         assert bare.done("settle")[1] == []
         assert not bare.done("settle")[0]
         places = [path for path in (photo, *folder.rglob("*")) if _content(path) == "photo"]
-        assert len(places) - 1 in ({0, 1} if kind == "link" and photo.exists() else {0})
+        assert len(places) - 1 in ({0, 1} if kind in ("twin", "link") and photo.exists() else {0})
         if was_killed:
             sort()  # the user repeats the move
         assert photo.exists() == back
+        assert photo.is_symlink() == (back and kind == "link")
         assert {path.name for path in (*folder.rglob("*"), *photo.parent.iterdir())} <= {"x.jpg", "original"}
         if not was_killed:
             break
@@ -368,6 +373,8 @@ def _prepare(kind: str, photo: Path, folder: Path) -> None:
     if kind == "link":
         photo.rename(photo.with_name("original"))
         photo.symlink_to("original")
+    if kind == "twin":
+        (folder / "x.jpg").write_text("photo")
 
 
 def _sort(photo: Path, folder: Path) -> None:
@@ -375,8 +382,8 @@ def _sort(photo: Path, folder: Path) -> None:
         sorting.put(photo, folder, MoveJournal())
 
 
-def _back(place: Path, photo: Path, journal: Path) -> None:
-    sorting.step_over(place, photo, MoveJournal(str(journal)), back=True)
+def _back(place: Path, photo: Path, is_twin: bool, journal: Path) -> None:
+    sorting.step_over(place, photo, MoveJournal(str(journal)), back=True, is_twin=is_twin)
 
 
 def _content(path: Path) -> str:
@@ -435,10 +442,10 @@ def test_undo_that_was_done_already_succeeds_but_a_copy_in_the_way_is_reported(b
     photo.write_text("1")
     (tmp_path / "out").mkdir()
     done = bare.sort(folder=str(tmp_path / "out"), photos=[[str(photo), "jay"]], move=True)
-    undo: dict[str, Any] = {"journal": done["journal"], "photos": [[str(photo), str(place)]], "back": True}
+    undo: dict[str, Any] = {"journal": done["journal"], "photos": [[str(photo), str(place), False]], "back": True}
     photo.write_text("1")  # somebody copied it back
     assert bare.move(**undo)["failed"] == [[str(place), f"was not moved: {photo} already exists"]]
-    assert bare.done("left") is None  # so it is not offered
+    assert bare.done("left", interrupted=False) is None  # so it is not offered
     assert photo.read_text() == place.read_text() == "1"
     photo.unlink()
     for _ in range(2):
@@ -450,39 +457,66 @@ def test_undo_that_was_done_already_succeeds_but_a_copy_in_the_way_is_reported(b
 
 
 def test_undo_stops_if_another_photo_has_taken_either_place(bare: Engine, tmp_path: Path) -> None:
-    photos = [tmp_path / name for name in ("gone.jpg", "replaced.jpg")]
-    for path in photos:
+    photos = [tmp_path / name for name in ("gone.jpg", "replaced.jpg", "twin.jpg")]
+    there = tmp_path / "out" / "jay" / "twin.jpg"
+    there.parent.mkdir(parents=True)
+    for path in (*photos, there):
         path.write_text("1")
     done = bare.sort(folder=str(tmp_path / "out"), photos=[[str(path), "jay"] for path in photos], move=True)
+    assert done["twins"] == [str(photos[2])]
     places = [Path(done["places"][str(path)]) for path in photos]
     places[0].unlink()
     photos[0].write_text("another")  # after its photo was removed
     places[1].unlink()
     places[1].write_text("another")
-    listed = [[str(path), str(place)] for path, place in zip(photos, places, strict=True)]
+    photos[2].write_text("another")
+    listed = [[str(path), str(place), path == photos[2]] for path, place in zip(photos, places, strict=True)]
     failed = dict(bare.move(journal=done["journal"], photos=listed, back=True)["failed"])
     assert failed == {
         str(places[0]): f"was not moved: {photos[0]} already exists",
         str(places[1]): "was not moved back: it is another photo now, or was edited",
+        str(places[2]): f"was not moved: {photos[2]} already exists",
     }
-    assert [path.read_text() for path in (photos[0], places[1])] == ["another"] * 2
+    assert [path.read_text() for path in (photos[0], places[1], photos[2], places[2])] == ["another"] * 3 + ["1"]
 
 
-def test_moves_of_an_app_that_has_ended_can_be_taken_back(bare: Engine, tmp_path: Path) -> None:
+@pytest.mark.parametrize("target", ["kept", "changed"])
+def test_undo_restores_a_link_unless_it_leads_to_another_photo(bare: Engine, tmp_path: Path, target: str) -> None:
+    (tmp_path / "photo.jpg").write_text("1")
+    (link := tmp_path / "link.jpg").symlink_to("photo.jpg")
+    done = bare.sort(folder=str(tmp_path / "out"), photos=[[str(link), "jay"]], move=True)
+    if target == "changed":
+        (tmp_path / "photo.jpg").write_text("2")
+    photos = [[str(link), done["places"][str(link)], False]]
+    assert bare.move(journal=done["journal"], photos=photos, back=True)["failed"] == []
+    assert link.read_text() == "1"
+    assert link.is_symlink() == (target == "kept")
+    assert not (tmp_path / "out").exists()  # the folders of the move are empty again
+
+
+def test_moves_left_by_a_killed_app_can_be_finished_or_taken_back(bare: Engine, tmp_path: Path) -> None:
     photos = [tmp_path / f"{number}.jpg" for number in range(4)]
     for path in photos:
         path.write_text(path.name)
-    assert bare.done("left") is None
-    bare.sort(folder=str(tmp_path / "out"), photos=[[str(path), "jay"] for path in photos[:3]], move=True)
-    left = bare.done("left")
-    assert [path for path, *_ in left["photos"]] == list(map(str, photos[:3]))
+    listed = [(str(path), "jay") for path in photos]
+    arguments: dict[str, Any] = {"folder": str(tmp_path / "out"), "verdicts": ["jay"]}
+    planned = bare.done("plan", photos=listed, begin=True, **arguments)
+    assert (planned["moves"], planned["folders"], planned["stay"], planned["taken"]) == (4, 1, 0, 0)
+    bare.sort(photos=[[*one] for one in listed[:3]], move=True, journal=planned["journal"], **arguments)
+    assert bare.done("left", interrupted=True) is None  # this app is still running
+    moves._owned.pop(Path(planned["journal"])).release()  # as by a kill
+    left = bare.done("left", interrupted=True)
+    assert [path for path, *_ in left["photos"]] == [path for path, _ in listed[:3]]
+    assert left["rest"] == [[*listed[3]]]
     (tmp_path / "out" / "jay" / "mine.txt").write_text("mine")
     bare.move(journal=left["journal"], photos=left["photos"][:1], back=True)
-    back = bare.done("left")["photos"]
-    assert [path for path, *_ in back] == list(map(str, photos[1:3]))
+    bare.done("end", journal=left["journal"])
+    assert bare.done("left", interrupted=True) is None
+    back = bare.done("left", interrupted=False)["photos"]
+    assert [path for path, *_ in back] == [path for path, _ in listed[1:3]]
     bare.move(journal=left["journal"], photos=back, back=True)
     assert [path.read_text() for path in photos] == [path.name for path in photos]
-    assert bare.done("left") is None
+    assert bare.done("left", interrupted=False) is None
     assert [path.name for path in (tmp_path / "out").rglob("*")] == ["jay", "mine.txt"]
 
 
@@ -492,5 +526,17 @@ def test_a_plan_counts_what_stays_and_which_names_are_taken(bare: Engine, tmp_pa
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(str(path))
     photos = [(str(path), "jay") for path in paths]
-    planned = bare.done("plan", folder=str(tmp_path / "out"), photos=photos, verdicts=["jay"])
-    assert planned == {"moves": 3, "folders": 1, "stay": 2, "taken": 2}
+    planned = bare.done("plan", folder=str(tmp_path / "out"), photos=photos, verdicts=["jay"], begin=False)
+    assert planned == {"moves": 3, "folders": 1, "stay": 2, "taken": 2, "journal": ""}
+
+
+def test_redo_removes_a_twin_again(bare: Engine, tmp_path: Path) -> None:
+    photo, twin = tmp_path / "x.jpg", tmp_path / "out" / "jay" / "x.jpg"
+    twin.parent.mkdir(parents=True)
+    for path in (photo, twin):
+        path.write_text("1")
+    done = bare.sort(folder=str(tmp_path / "out"), photos=[[str(photo), "jay"]], move=True)
+    photos = [[str(photo), str(twin), True]]
+    for back in (True, True, False, False):
+        assert bare.move(journal=done["journal"], photos=photos, back=back)["failed"] == []
+        assert (photo.exists(), twin.exists()) == (back, True)

@@ -21,6 +21,7 @@ from frn_tui.document.review_state import (
     summary,
 )
 from frn_tui.panes.review import Review
+from frn_tui.widgets.bars import LABEL, Histogram, columns
 
 from frn.projects.session import build_state
 from tests.tui.conftest import Drive, Driver
@@ -141,6 +142,8 @@ async def test_escape_shows_all_answers_before_it_closes_the_review(driver: Driv
 
 
 async def test_keys_of_the_workspace_say_where_they_work(driver: Driver) -> None:
+    await driver.keys("D")
+    assert driver.said == "show or hide the histogram of how well photos are known: only in the review   L: go there"
     review = await opened(driver)
     for key, meaning in (("tab", "next pane"), ("B", "draw or mend a box")):
         await driver.keys(key)
@@ -219,11 +222,16 @@ async def test_filter_and_search_limit_the_visible_photos(driver: Driver, lines:
     assert told in driver.said
 
 
-async def test_threshold_is_set_by_key_and_number(driver: Driver) -> None:
+@pytest.mark.parametrize("size", [(80, 24), (140, 40)])
+async def test_threshold_is_set_by_key_number_and_mouse(drive: Drive, lines: Lines, size: tuple[int, int]) -> None:
+    driver = await drive(size=size)
     await opened(driver)
+    if not driver.app.screen.query_one(Histogram).display:
+        await driver.keys("D")
+    assert "unknown below 40.0%: 1 of 5 photos, 0 of 15 examples" in "\n".join(lines(driver.app))
     await driver.pilot.press(*["plus"] * 6)
     await driver.idle()
-    assert "unknown 1 → 5" in driver.said
+    assert "unknown below 46.0%: 5 of 5 photos" in "\n".join(lines(driver.app))
     await driver.keys("percent_sign")
     await driver.type("36.5")
     assert driver.app.controller.threshold == 0.365
@@ -233,6 +241,11 @@ async def test_threshold_is_set_by_key_and_number(driver: Driver) -> None:
     await driver.keys("percent_sign")
     await driver.type("many")
     assert driver.app.controller.threshold == 0.4
+    histogram = driver.app.screen.query_one(Histogram)
+    await driver.pilot.click(histogram, offset=(LABEL, 1))
+    await driver.idle()
+    assert driver.app.controller.threshold == pytest.approx(0.35, abs=0.01)
+    assert driver.app.controller.query.rejected == 0
 
 
 async def test_photos_are_copied_into_folders_unless_a_move_is_requested(
@@ -374,6 +387,13 @@ async def test_more_photos_can_be_classified_from_the_review(driver: Driver) -> 
     assert isinstance(driver.app.screen, Review)
 
 
+def test_a_histogram_shows_every_value_and_its_height() -> None:
+    assert columns([0.0, 0.1, 0.1, 0.1, 0.1, 1.0], 0.0, 1.0, 10, 1) == ["▂█       ▂"]
+    tall = columns([0.5] * 100 + [0.95], 0.0, 1.0, 4, 2)
+    assert tall == ["  █ ", "  █▁"]
+    assert columns([], 0.0, 1.0, 3, 1) == ["   "]
+
+
 @pytest.mark.parametrize("size", [(80, 24), (60, 20)])
 async def test_summary_and_caption_are_not_cut(drive: Drive, lines: Lines, size: tuple[int, int]) -> None:
     driver = await drive(size=size)
@@ -455,6 +475,7 @@ async def test_photos_fill_the_review(
 
     assert whole() >= least
     if size == (140, 40):
+        assert driver.app.screen.query_one(Histogram).display
         await driver.keys("left_curly_bracket", "left_curly_bracket")
         assert "\n".join(lines(driver.app)).count("○") >= 60
 

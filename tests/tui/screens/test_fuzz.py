@@ -111,6 +111,8 @@ async def test_random_events_do_not_break_the_app(
         if driver.app.screen is not driver.app.workspace:
             driver.app.screen.dismiss(None)
             quiet = 0
+        driver.app.workspace.query_pane.watched = None
+        driver.app.workspace.workers.cancel_group(driver.app.workspace, "watch")
         if any(worker.is_running for worker in driver.app.workspace.workers):
             quiet = 0
         return quiet > 25

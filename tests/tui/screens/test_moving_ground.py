@@ -69,6 +69,7 @@ async def test_keys_act_on_what_was_in_front_while_photos_arrive_and_the_window_
         workspace.focus_pane(place)
         await driver.keys(*STATES[state])
         before, was, displayed = in_front(app), labels(driver), app.controller.query.shown
+        await app.controller.ask([f"/queries/owl-{100 + number}.jpg"], arrived=True)
         await driver.pilot.resize_terminal(*SIZES[list(SIZES)[number % 3]])
         assert in_front(app) == before, name
         assert app.controller.query.shown == displayed, name

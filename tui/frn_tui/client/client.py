@@ -1,7 +1,7 @@
 """Client of the engine process, which survives the engine's crashes.
 
 A file, the system or the app may kill the engine. Calls then fail instead of waiting on a dead pipe. The next call
-starts another engine with the same model and classes, and the app is notified.
+starts another engine with the same lock, model and classes, and the app is notified.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from frn.system.processes.messages import Message, convert, decode, encode
+from frn_tui.client.file_requests import LockProject
 from frn_tui.client.protocol import (
     INTERNAL,
     EmbedImages,
@@ -31,7 +32,7 @@ from frn_tui.client.protocol import (
 from frn_tui.terminal.pixels import next_number
 from frn_tui.terminal.rendered_picture import Picture
 
-REPLAYED = (OpenModel, SetClasses)
+REPLAYED = (LockProject, OpenModel, SetClasses)
 """Requests that a new engine receives first: the last successful one of each type."""
 ENDED = "ended"
 """Failure code: the engine was killed because another request did not stop."""
@@ -116,7 +117,7 @@ class EngineClient:
             self._process = None
 
     async def start(self) -> None:
-        """Start an engine with the last model and classes. Raises EngineError if it cannot be started."""
+        """Start an engine with the last lock, model and classes. Raises EngineError if it cannot be started."""
         if self.state == "closed":
             raise EngineError("the engine is closed")
         self.state = "starting"

@@ -30,6 +30,12 @@ class ListFolder(Request[Listing], op="list", queue="files"):
     path: str
 
 
+class FindFolders(Request[list[str]], op="folders", queue="files"):
+    """List the folders below a folder by their relative paths, nearest first, up to a limit."""
+
+    path: str
+
+
 class Level(TypedDict):
     """The classes in a folder by the names of its folders of one level."""
 
@@ -37,6 +43,8 @@ class Level(TypedDict):
     """1 or 2, or `frn.projects.folder_tree.DEEPEST`."""
     classes: dict[str, int]
     """Number of photos of each class."""
+    photos: list[str]
+    """A photo of each of the first classes."""
 
 
 class Found(TypedDict):
@@ -87,13 +95,13 @@ class LoadProject(Request[Loaded], op="load", queue="files"):
 
 
 class SaveProject(Request[None], op="save", queue="files"):
-    """Write a project file. Fails with `EXISTS`."""
+    """Write a project file. Fails with `EXISTS` or `OPEN_ELSEWHERE`."""
 
     path: str
     state: State
     replace: bool = False
     origin: str | None = None
-    """Project that is open; only this one is replaced without asking."""
+    """Project that the classes were loaded from or saved as; only this one is replaced without asking."""
 
 
 Exported = Literal["classifier", "page"]
@@ -108,8 +116,8 @@ class ExportClasses(Request[str], op="export", queue="compute"):
     replace: bool = False
 
 
-class FindMissing(Request[list[str]], op="missing", queue="files"):
-    """Return the paths of files that do not exist."""
+class StampFiles(Request[dict[str, tuple[int, int]]], op="stamp", queue="files"):
+    """Request the size in bytes and modification time of files, by path; missing ones are skipped."""
 
     paths: list[str]
 
@@ -146,6 +154,8 @@ class Placed(TypedDict):
     """Result of sorting a photo."""
 
     place: str
+    is_twin: bool
+    """Whether the photo was removed because its new place already held the same photo."""
     journal: str
     """Path of the journal of the move; empty if the photo was copied."""
 
@@ -172,29 +182,44 @@ class Planned(TypedDict):
     """Photos that are there already or are not files, such as those in a zip."""
     taken: int
     """Photos that get a number because another file has their name."""
+    journal: str
+    """Path of the journal if the move begins; empty otherwise."""
 
 
 class PlanMoves(Request[Planned], op="plan", queue="compute"):
-    """Describe a move of photos to the folders of their verdicts."""
+    """Describe a move of photos to the folders of their verdicts, and begin it on request."""
 
     folder: str
     photos: list[tuple[str, str]]
     verdicts: tuple[str, ...]
+    begin: bool = False
+
+
+class EndMoves(Request[None], op="end", queue="compute"):
+    """Record that the moves of a journal have ended, so that the rest is not offered again."""
+
+    journal: str
 
 
 @dataclass(frozen=True, slots=True)
-class LastMoves:
-    """Moves of an app that has ended."""
+class LeftMoves:
+    """Moves of an earlier app that were interrupted or can be taken back."""
 
     journal: str
+    folder: str
     time: float
     """Time of the last one, in seconds since the epoch."""
-    photos: list[tuple[str, str]]
+    photos: list[tuple[str, str, bool]]
     """Moved photos, as in `Moves`."""
+    rest: list[tuple[str, str]]
+    """Photos of the plan that were not moved, with their verdicts."""
+    verdicts: list[str]
 
 
-class FindMoves(Request[LastMoves | None], op="left", queue="compute"):
-    """Ask for the newest moves that can be taken back."""
+class FindMoves(Request[LeftMoves | None], op="left", queue="compute"):
+    """Ask for the newest interrupted moves, or for the newest moves that can be taken back."""
+
+    interrupted: bool
 
 
 class MovePhoto(Request[None], op="move", queue="compute"):
@@ -203,6 +228,7 @@ class MovePhoto(Request[None], op="move", queue="compute"):
     journal: str
     source: str
     target: str
+    is_twin: bool
     back: bool
 
 
@@ -218,14 +244,27 @@ class WriteText(Request[None], op="write", queue="files"):
     replace: bool = False
 
 
+class FindHolder(Request[int | None], op="holder", queue="files"):
+    """Request the process of another app that has a project open, if any."""
+
+    path: str
+
+
+class LockProject(Request[None], op="lock", queue="files"):
+    """Lock a project for this app, even if another app has it open; None only releases the last one."""
+
+    path: str | None
+
+
 class WriteJournal(Request[None], op="journal", queue="files"):
-    """Save the unsaved state."""
+    """Save the unsaved state and the photos being added."""
 
     state: State
     model: str
     project: str | None
     place: str | None
     """Folder that was opened, if it is not a project."""
+    adding: dict[str, list[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +279,7 @@ class Recovered:
     place: str | None
     time: float
     """Time of saving, in seconds since the epoch."""
+    adding: dict[str, list[str]]
 
 
 class Recover(Request[Recovered | None], op="recover", queue="files"):

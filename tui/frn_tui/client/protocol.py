@@ -32,8 +32,9 @@ from frn.system.processes.messages import convert
 from frn_tui.terminal.modes import Mode, Palette
 from frn_tui.terminal.rendered_picture import Picture
 
-INTERNAL, EXISTS, NOT_PLACED = "internal", "exists", "not_placed"
-"""Failure codes: a bug; a file already exists; a photo could not be sorted."""
+INTERNAL, EXISTS, OPEN_ELSEWHERE, NOT_PLACED = "internal", "exists", "open_elsewhere", "not_placed"
+"""Failure codes: a bug; a file already exists; a project is open in another app; a photo could not be sorted."""
+"""Failure code: onnxruntime-web was not found."""
 MAPPED = 12
 """Number of most likely classes whose error maps are sent with an answer."""
 

@@ -11,7 +11,7 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen, ScreenResultType
 from textual.strip import Strip
 from textual.widgets import Input, OptionList, Static
@@ -112,10 +112,14 @@ class Choose(Dialog[int | None]):
         Binding("up", "move(-1)", "Previous", show=False, priority=True),
     ]
 
-    def __init__(self, title: str, options: Sequence[str]) -> None:
+    def __init__(
+        self, title: str, options: Sequence[str], photos: Sequence[Sequence[str]] = (), mode: Mode = "half"
+    ) -> None:
+        """Show the `photos` of the highlighted option, given by their paths."""
         super().__init__()
-        self.dialog_title, self.options = title, options
+        self.dialog_title, self.options, self.photos = title, options, photos
         self._typed = ""
+        self.previews = [Preview(mode=mode) for _ in range(max(map(len, photos), default=0))]
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog") as box:
@@ -124,12 +128,22 @@ class Choose(Dialog[int | None]):
             if len(self.options) >= 6:
                 yield Line(placeholder="type to filter")
             yield OptionList()
+            if self.previews:
+                yield Horizontal(*self.previews, id="choose-photos")
             yield Static("enter: choose   esc: back", classes="hint")
 
     def begin(self) -> None:
         if self.query(OptionList):  # otherwise it was closed while composing
-            self.query_one(OptionList).can_focus = False
+            for widget in (self.query_one(OptionList), *self.previews):
+                widget.can_focus = False
             self._show("")
+
+    @on(OptionList.OptionHighlighted)
+    def show_photos(self) -> None:
+        option = self.query_one(OptionList).highlighted_option
+        shown = self.photos[int(option.id or 0)] if option is not None and self.photos else ()
+        for place, preview in enumerate(self.previews):
+            preview.show(shown[place] if place < len(shown) else "")
 
     @on(Input.Changed)
     def narrow(self, event: Input.Changed) -> None:

@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from contextlib import suppress
 
 from rich.cells import set_cell_size
@@ -17,9 +17,9 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from frn_tui.client.client import EngineClient
-from frn_tui.client.file_requests import Entry, ListFolder, Listing, ScanPath
+from frn_tui.client.file_requests import Entry, FindFolders, ListFolder, Listing, ScanPath
 from frn_tui.client.protocol import EngineError
-from frn_tui.dialogs.dialogs import Dialog, Line, matching
+from frn_tui.dialogs.dialogs import Choose, Dialog, Line, matching
 from frn_tui.terminal.modes import Mode
 from frn_tui.terminal.paths import absolute, name_of, parse_paths, shortened
 from frn_tui.terminal.text import count_of, display_name
@@ -67,6 +67,7 @@ class Picker(Dialog[list[str] | None]):
         Binding("ctrl+down", "open_sibling(1)", "Next folder", show=False, priority=True),
         Binding("ctrl+up", "open_sibling(-1)", "Previous folder", show=False, priority=True),
         Binding("ctrl+j,f2", "accept", "Choose", priority=True),
+        Binding("ctrl+f,ctrl+t", "jump", "Find a folder", priority=True),
         Binding("tab", "complete", "Complete a path", show=False, priority=True),
         *(
             Binding(key, f"in_list('{action}')", show=False, priority=True)
@@ -81,10 +82,12 @@ class Picker(Dialog[list[str] | None]):
         ),
     ]
 
-    def __init__(self, engine: EngineClient, title: str, mode: Mode, start: str) -> None:
-        """Start in a folder."""
+    def __init__(self, engine: EngineClient, title: str, mode: Mode, places: Sequence[str], start: str) -> None:
+        """Start in a folder; `places` were used before."""
         super().__init__()
-        self.engine, self.dialog_title = engine, title
+        self.engine, self.dialog_title, self.places = engine, title, places
+        self._jumped = ""
+        """Path that `ctrl+f` found last."""
         self.folder = start
         self.everything: list[Entry] = []
         self.entries: list[Entry] = []
@@ -107,7 +110,7 @@ class Picker(Dialog[list[str] | None]):
                 Text(
                     "f2: choose the marked or highlighted entries   enter: open a folder, choose a photo   "
                     "space: mark   ctrl+a: mark all photos   ← →: parent, open   ctrl+↑ ↓: previous, next folder   "
-                    "tab: complete a path   esc: back"
+                    "tab: complete a path   ctrl+f: find a folder that was used, or any below   esc: back"
                 ),
                 classes="hint",
             )
@@ -321,11 +324,33 @@ class Picker(Dialog[list[str] | None]):
                 found = await self.engine.call(ScanPath(path))
             except EngineError:  # the receiver reports the reason
                 break
-            if found["kind"] == "nothing":
+            try:
+                if found["kind"] == "nothing":  # an empty folder can be watched
+                    await self.engine.call(ListFolder(path))
+            except EngineError:
                 self.notify(display_name(found.get("reason", path)), severity="warning", markup=False)
                 return
         if paths:
             self.dismiss(paths)
+
+    @work(exclusive=True, group="jump")
+    async def action_jump(self) -> None:
+        """Find a place that was used before, or a folder below the one just found, below this one, or at home."""
+        paths = dict.fromkeys(self.places)
+        there = self.path_of(self.current["name"]) if self.current is not None else ""
+        for root in dict.fromkeys((there if there == self._jumped else self.folder, absolute("~"))):
+            with suppress(EngineError):
+                below = await self.engine.call(FindFolders(root))
+                paths |= dict.fromkeys(f"{root.rstrip('/')}/{name}" for name in below)
+
+        def chosen(index: int | None) -> None:
+            if index is not None:
+                self._jumped = path = list(paths)[index]
+                is_file = path.lower().endswith((".frn.json", ".zip", ".csv", ".tsv"))
+                self.dismiss([path]) if is_file else self.open(os.path.dirname(path), then=name_of(path))  # noqa: PTH120
+
+        if self.is_current:
+            self.app.push_screen(Choose("Go to", [shortened(path) for path in paths]), chosen)
 
 
 def _is_path(text: str) -> bool:

@@ -6,8 +6,8 @@ the session.
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -61,6 +61,8 @@ class Controller(SyncedDocument):
 
     def __init__(self, engine: EngineClient, listener: Callable[[], None] = lambda: None) -> None:
         super().__init__(engine, listener)
+        self.adding: list[dict[str, list[str]]] = []
+        """Photos being added, by class."""
         self.coming: dict[int, int] = {}
         """Photos in the folders of the classes that are being opened, by class id."""
         self.moving = asyncio.Lock()
@@ -79,6 +81,9 @@ class Controller(SyncedDocument):
     def report_skipped(self, path: str, found: Found) -> None:
         told = [Problem(path, reason) for reason in found.get("skipped", [])]
         self.problems += [problem for problem in told if problem not in self.problems]
+
+    async def holder(self, path: str) -> int | None:
+        return await self.engine.call(file_requests.FindHolder(path))
 
     async def open_folder(self, path: str | None, classes: dict[str, list[str]]) -> Added:
         """Replace the document by class folders. This is not an edit, since they are on disk.
@@ -99,6 +104,7 @@ class Controller(SyncedDocument):
         self._came.clear()
         self.listener()
         try:
+            await self.engine.call(file_requests.LockProject(None))
             await self.sync()
             return await self._open_photos(classes, ids, outcome)
         finally:
@@ -170,8 +176,8 @@ class Controller(SyncedDocument):
                 outcome.refused.append(Problem(name, str(error)))
         return ids
 
-    async def load(self, path: str) -> None:
-        """Open a project, replacing the document."""
+    async def load(self, path: str, *, copy: bool = False) -> None:
+        """Open a project, replacing the document; if `copy`, saving asks for a new name."""
         found = await self.engine.call(file_requests.LoadProject(path))
         async with self._opening:
             if found.model != self._opened or found.has_changed:
@@ -182,7 +188,8 @@ class Controller(SyncedDocument):
                 Problem(path, "was saved with another version of this model; its classes are enrolled again")
             )
         self.problems += [Problem(path, note.removeprefix(f"{path}: ")) for note in found.notes]
-        self.project = path
+        self.project, self.origin = None if copy else path, path
+        await self.engine.call(file_requests.LockProject(self.project))
         await self.find_missing()
         await self.sync()
 
@@ -193,22 +200,27 @@ class Controller(SyncedDocument):
             if session is not self.session:
                 raise FrnError(f"{path}: was not saved, because another project was opened")
             state = session.state
-            await self.engine.call(file_requests.SaveProject(path, state, replace, self.project))
+            await self.engine.call(file_requests.SaveProject(path, state, replace, self.origin))
             session.mark_saved(state)
             is_open = session is self.session  # no other project was opened meanwhile
             if is_open:
-                self.project, self.place, self.sample_classes = path, None, frozenset()
+                self.project, self.origin, self.place, self.sample_classes = path, path, None, frozenset()
         if is_open:
+            await self.engine.call(file_requests.LockProject(path))
             with suppress(EngineError):  # written again, and reported, a moment later
                 await self.journal()
         self.listener()
 
     async def journal(self) -> None:
+        """Save unsaved work and the photos being added, in case the app ends unexpectedly."""
         async with self._saving:
-            if self.session.is_saved:
+            adding: dict[str, list[str]] = {}
+            for name, paths in (pair for classes in self.adding for pair in classes.items()):
+                adding[name] = list(dict.fromkeys([*adding.get(name, ()), *paths]))
+            if self.session.is_saved and not adding:
                 await self.engine.call(file_requests.DiscardJournal(None))
                 return
-            unsaved = self.session.state, self.model_name, self.project, self.place
+            unsaved = self.session.state, self.model_name, self.project, self.place, adding
             await self.engine.call(file_requests.WriteJournal(*unsaved))
 
     async def add(self, class_id: int, paths: Sequence[str]) -> Added:
@@ -252,11 +264,21 @@ class Controller(SyncedDocument):
     async def _embed_new(self, classes: dict[str, list[str]], what: str) -> tuple[list[Support], list[Problem]]:
         """Embed photos to add. Raises FrnError if another document is opened meanwhile: they belong to this one."""
         session, paths = self.session, [path for paths in classes.values() for path in paths]
-        supports, broken = await self._embed(paths, f"Adding {what}")
+        with self.begun(classes):
+            supports, broken = await self._embed(paths, f"Adding {what}")
         if session is not self.session:
             raise FrnError(f"another project was opened; {count_of(len(supports), 'photo')} not added")
         self.hear_of(paths, broken)
         return supports, broken
+
+    @contextmanager
+    def begun(self, classes: dict[str, list[str]]) -> Iterator[None]:
+        """Register photos being added, so that they are recovered if the app is killed."""
+        self.adding.append(classes)
+        try:
+            yield
+        finally:
+            self.adding.remove(classes)
 
     def reviewed(self) -> list[Reviewed]:
         """Return all answers with their review state; the arrangement is updated."""
@@ -312,17 +334,18 @@ class Controller(SyncedDocument):
         await self.sync()
         await self.query.add_maps()
 
-    async def ask(self, paths: Sequence[str]) -> None:
-        """Classify photos."""
+    async def ask(self, paths: Sequence[str], *, arrived: bool = False) -> None:
+        """Classify photos; those that `arrived` by themselves are not shown."""
         if self.coming:
             await self._came.wait()
         await self.sync()
         if not self._has_examples:
             raise FrnError("no class has an example yet; add photos to a class first")
         self.session.amend_all(lambda state: dataclasses.replace(state, dropped=state.dropped.difference(paths)))
-        unreadable = await self.query.ask(paths, self.progress)
-        self.arrangement.sort(self.reviewed())
-        self.hear_of(paths, unreadable)
+        told = await self.query.ask(paths, self.progress, arrived=arrived)
+        if not arrived:
+            self.arrangement.sort(self.reviewed())
+        self.hear_of(paths, told)
         self.listener()
         await self.query.add_maps()
 

@@ -3,8 +3,7 @@
 import asyncio
 import contextlib
 import dataclasses
-import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 from frn.images.boxes import box_name, split_box
 from frn.projects.session import Moves, State, Support
 from frn_tui.client import file_requests
-from frn_tui.client.file_requests import FindMoves, PlanMoves
+from frn_tui.client.file_requests import EndMoves, FindMoves, LeftMoves, PlanMoves
 from frn_tui.client.protocol import NOT_PLACED, EngineError
 from frn_tui.document.controller import Controller
 from frn_tui.document.queries import Problem
@@ -30,9 +29,19 @@ async def relocate(controller: Controller, folder: str) -> tuple[int, int]:
         session = controller.session
         session.edit(_with(session.state, lambda support: found.get(support.key, support)))
         session.name_act(f"found {count_of(len(found), 'photo')}")
+        controller.place = _renamed(controller.place, state, found)
     await controller.find_missing()
     await controller.sync()
     return len(found), len(sizes)
+
+
+def _renamed(place: str | None, state: State, found: Mapping[str, Support]) -> str | None:
+    """Return the new path of an opened folder if its photos were found in another one of the same content."""
+    for photo in state.photos:
+        old, new = str(photo.path), str(found[photo.key].path) if photo.key in found else ""
+        if place and old.startswith(f"{place}/") and new.endswith(within := old.removeprefix(place)):
+            return new.removesuffix(within)
+    return place
 
 
 async def bundle(controller: Controller, path: str, *, replace: bool = False) -> None:
@@ -43,13 +52,13 @@ async def bundle(controller: Controller, path: str, *, replace: bool = False) ->
     await controller.engine.call(request, controller.told_to("Bundling photos"))
 
 
-def plan(controller: Controller, folder: str, photos: Sequence[tuple[str, str]]) -> PlanMoves:
-    # Verdicts of all classes: if two share a folder name, the folders do not depend on which photos are sorted.
+def plan(controller: Controller, folder: str, photos: Sequence[tuple[str, str]], *, begin: bool = False) -> PlanMoves:
     """Return the request to plan a move."""
+    # Verdicts of all classes: if two share a folder name, the folders do not depend on which photos are sorted.
     verdicts = tuple(dict.fromkeys([*controller.names.values(), *(verdict for _, verdict in photos)]))
     # once, even if several boxes of a photo have answers
     files = {split_box(path)[0]: (path, verdict) for path, verdict in reversed(photos)}
-    return PlanMoves(folder, list(files.values())[::-1], verdicts)
+    return PlanMoves(folder, list(files.values())[::-1], verdicts, begin)
 
 
 async def describe_move(controller: Controller, folder: str, photos: Sequence[tuple[str, str]]) -> str:
@@ -62,10 +71,24 @@ async def describe_move(controller: Controller, folder: str, photos: Sequence[tu
     return said + f" {count_of(planned['taken'], 'name')} taken: numbered." * bool(planned["taken"])
 
 
-async def sort(controller: Controller, folder: str, photos: Sequence[tuple[str, str]], *, move: bool) -> str:
-    """Copy photos to one folder per verdict, or move them, which can be undone; return a summary."""
-    request = plan(controller, folder, photos)
-    verdicts, places, journal = request.verdicts, dict[str, str](), ""
+async def sort(
+    controller: Controller,
+    folder: str,
+    photos: Sequence[tuple[str, str]],
+    *,
+    move: bool,
+    left: LeftMoves | None = None,
+) -> str:
+    """Copy photos to one folder per verdict, or move them, which can be undone; return a summary.
+
+    Given the moves that an earlier app left, they are finished.
+    """
+    request = plan(controller, folder, photos, begin=True)
+    verdicts, places, twins, journal = request.verdicts, dict[str, str](), set[str](), ""
+    if left is not None:
+        verdicts, journal = tuple(left.verdicts), left.journal
+    elif move:
+        journal = (await controller.engine.call(request))["journal"]
     if move:
         photos = request.photos
 
@@ -74,6 +97,8 @@ async def sort(controller: Controller, folder: str, photos: Sequence[tuple[str, 
         request = file_requests.SortPhoto(folder, path, verdict, verdicts, move, journal)
         placed = await controller.engine.call(request)
         places[path], journal = placed["place"], placed["journal"]
+        if placed["is_twin"]:
+            twins.add(path)
 
     async with controller.moving:
         try:
@@ -81,32 +106,66 @@ async def sort(controller: Controller, folder: str, photos: Sequence[tuple[str, 
         finally:
             if move:
                 if moved := {path: place for path, place in places.items() if place != path}:
-                    said = f"moved {count_of(len(moved), 'photo')}"
-                    controller.session.note_moves(Moves(said, journal, tuple(moved.items())))
+                    # A photo that was already there is included if a twin was merged with it: undo keeps both answers.
+                    listed = moved | {place: place for place in moved.values() if place in places}
+                    steps = tuple((path, place, path in twins) for path, place in listed.items())
+                    steps += tuple(left.photos if left else ())
+                    controller.session.note_moves(Moves(f"moved {count_of(len(moved), 'photo')}", journal, steps))
+                    with contextlib.suppress(EngineError):  # a full disk: the next start offers the rest
+                        await controller.engine.call(EndMoves(journal))
                 await _follow_moves(controller, places)
     return _said(places, "moved" if move else "copied", failed)
 
 
+FINISH, TAKE_BACK = 0, 1
+
+
+async def offer_left(controller: Controller, choose: Callable[[str, list[str]], Awaitable[int | None]]) -> str:
+    """Offer to finish or to take back the moves of a killed app; return a summary, or an empty string."""
+    left = await controller.engine.call(FindMoves(interrupted=True))
+    if left is None:
+        return ""
+    await _follow_moves(controller, {path: place for path, place, _ in left.photos})
+    photos = count_of(len(left.photos), "photo")
+    options = [f"move the other {len(left.rest):,}", f"take back {photos}", "leave them (u takes them back)"]
+    total = len(left.photos) + len(left.rest)
+    title = f"Moving {count_of(total, 'photo')} into {left.folder} was interrupted after {len(left.photos):,}"
+    chosen = await choose(title, options)
+    if chosen == FINISH:
+        return await sort(controller, left.folder, left.rest, move=True, left=left)
+    if chosen is not None:
+        await controller.engine.call(EndMoves(left.journal))
+    return await step_over(controller, _as_moves(left), undo=True) if chosen == TAKE_BACK else ""
+
+
 async def take_back(controller: Controller, choose: Callable[[str, list[str]], Awaitable[int | None]]) -> str:
     """Offer to take back the last moves of an app that has ended; return a summary."""
-    last = await controller.engine.call(FindMoves())
-    if last is None:
+    left = await controller.engine.call(FindMoves(interrupted=False))
+    if left is None:
         return "nothing to undo"
-    photos, when = count_of(len(last.photos), "photo"), datetime.fromtimestamp(last.time).astimezone()
-    where = os.path.commonpath([os.path.dirname(place) for _, place in last.photos])  # noqa: PTH120
-    title = f"{photos} moved into {where} on {when:%Y-%m-%d %H:%M}"
+    when = datetime.fromtimestamp(left.time).astimezone()
+    title = f"{count_of(len(left.photos), 'photo')} moved into {left.folder} on {when:%Y-%m-%d %H:%M}"
     if await choose(title, ["move them back", "leave them"]) != 0:
         return ""
-    return await step_over(controller, Moves(f"moved {photos}", last.journal, tuple(last.photos)), undo=True)
+    return await step_over(controller, _as_moves(left), undo=True)
+
+
+def _as_moves(left: LeftMoves) -> Moves:
+    return Moves(f"moved {count_of(len(left.photos), 'photo')}", left.journal, tuple(left.photos))
 
 
 async def step_over(controller: Controller, moves: Moves, *, undo: bool) -> str:
     """Undo or redo the move of photos; return a summary."""
-    photos = [(place, path) for path, place in moves.photos[::-1]] if undo else moves.photos
+    photos = [(place, path, twin) for path, place, twin in moves.photos[::-1]] if undo else moves.photos
+    if undo:  # twins are copied from photos that are then moved back
+        photos = sorted(photos, key=lambda photo: not photo[2])
     places: dict[str, str] = {}
 
-    async def put(source: str, target: str) -> None:
-        await controller.engine.call(file_requests.MovePhoto(moves.journal, source, target, undo))
+    async def put(source: str, target: str, is_twin: bool) -> None:
+        if source != target:
+            await controller.engine.call(file_requests.MovePhoto(moves.journal, source, target, is_twin, undo))
+        if is_twin and undo:
+            controller.query.copy(source, target)
         places[source] = target
 
     async with controller.moving:

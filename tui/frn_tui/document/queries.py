@@ -53,6 +53,8 @@ class Query:
         """Path of the shown photo."""
         self.seen: set[str] = set()
         """Paths of photos that were shown."""
+        self._arrived: set[str] = set()
+        """Paths of photos that nobody asked about: those of a watched folder."""
         self.jointly = False
         """Whether all photos refine the classes together."""
         self._asked: dict[asyncio.Future[object], int] = {}
@@ -70,6 +72,11 @@ class Query:
         if self.shown in self._answers and self.shown not in self._dropped():
             return self._answers[self.shown]
         return next(iter(self.answers), None)
+
+    @property
+    def arrived(self) -> list[str]:
+        """Paths of photos that arrived by themselves and were not shown yet."""
+        return [answer["path"] for answer in self.answers if answer["path"] in self._arrived - self.seen]
 
     @property
     def waiting(self) -> str:
@@ -91,7 +98,7 @@ class Query:
         return sum(bool(answer.get("unknown")) for answer in self.answers)
 
     def clear(self) -> None:
-        self._answers, self.shown, self.seen = {}, "", set()
+        self._answers, self.shown, self.seen, self._arrived = {}, "", set(), set()
         for asked in self._asked:  # their answers are no longer needed
             asked.cancel()
         self._asked.clear()
@@ -106,24 +113,33 @@ class Query:
             answer["path"] = follow(answer["path"])
         self._answers = {answer["path"]: answer for answer in self._answers.values()}
         self.shown = follow(self.shown)
-        self.seen = set(map(follow, self.seen))
+        self.seen, self._arrived = set(map(follow, self.seen)), set(map(follow, self._arrived))
+
+    def copy(self, path: str, target: str) -> None:
+        """Copy an answer to another file of the same photo."""
+        if path in self._answers:
+            self._answers[target] = {**self._answers[path], "path": target}
 
     def wait_for(self, path: str) -> None:
         """Forget the answer of a photo that is being classified."""
         self._answers[path] = {"path": path, "reason": "is being classified"}
         self._changed()
 
-    async def ask(self, paths: Sequence[str], progress: ShowProgress) -> list[Problem]:
+    async def ask(self, paths: Sequence[str], progress: ShowProgress, *, arrived: bool = False) -> list[Problem]:
         """Classify photos; their answers are appended, or replace earlier ones.
 
-        The first photo is shown as soon as it is classified, unless another one was shown meanwhile. Returns the photos
-        that cannot be read.
+        The first photo is shown as soon as it is classified, unless another one was shown meanwhile. Photos that
+        `arrived` by themselves wait: a key must not act on another photo than the one that its user saw. Returns the
+        photos that cannot be read.
         """
         first, before = next(iter(paths), ""), self.shown
+        if arrived:
+            self.shown = self.shown if self.answer else ""  # otherwise the first one would be shown
+            self._arrived |= {path for path in paths if path not in self._answers}
 
         def show(answers: list[Answer]) -> None:
             self._answers[path := answers[-1]["path"]] = answers[-1]
-            if path == first and self.shown == before:
+            if path == first and self.shown == before and not arrived:
                 self._see(path)
             if len(answers) <= 2 or len(answers) % 20 == 0:
                 self._changed()

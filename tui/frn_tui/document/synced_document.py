@@ -28,6 +28,8 @@ class SyncedDocument:
         self.session = Session()
         self.project: str | None = None
         """Path of the open project."""
+        self.origin: str | None = None
+        """Project that the classes were loaded from or saved as, also if this is a copy."""
         self.place: str | None = None
         """Folder that was opened, if it is not a project."""
         self.sample_classes: frozenset[int] = frozenset()
@@ -106,7 +108,7 @@ class SyncedDocument:
     def begin(self, state: State, *, is_saved: bool = True) -> None:
         """Replace the open document; this cannot be undone."""
         self.session = Session(dataclasses.replace(state, model=self.model_name), is_saved=is_saved)
-        self.project = self.place = None
+        self.project = self.place = self.origin = None
         self.sample_classes = frozenset()
         self.missing = self.skipped = frozenset()
         self.reports, self.problems = {}, []
@@ -170,9 +172,10 @@ class SyncedDocument:
             yield
 
     async def find_missing(self) -> None:
-        session, paths = self.session, list({str(photo.path) for photo in self.session.state.photos})
-        missing = frozenset(await self.engine.call(file_requests.FindMissing(paths)))
+        session, paths = self.session, self._paths
+        stamps = await self.engine.call(file_requests.StampFiles(list(paths)))
         if session is self.session:  # otherwise they belong to another project
+            missing = frozenset(paths.keys() - stamps.keys())
             self._synced = self._synced if missing == self.missing else None  # they count again, or no longer
             self.missing = missing
             self.listener()
@@ -271,6 +274,10 @@ class SyncedDocument:
     @property
     def _has_examples(self) -> bool:
         return any(str(s.path) not in self.skipped for entry in self.session.state.classes for s in entry.supports)
+
+    @property
+    def _paths(self) -> dict[str, None]:
+        return {str(photo.path): None for photo in self.session.state.photos}
 
     async def _follow_model(self) -> None:
         """Open the model of a restored state; if it cannot be opened, keep the current one and raise."""

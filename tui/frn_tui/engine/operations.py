@@ -6,10 +6,10 @@ from frn_tui.engine.classes.enrolled_classes import EnrolledClasses
 from frn_tui.engine.classes.scoring import advice, explain_photo, group_photos, query
 from frn_tui.engine.files.bundles import unpack, write_bundle
 from frn_tui.engine.files.journal import RunningApp
-from frn_tui.engine.files.moves import last_moves, settle_all
+from frn_tui.engine.files.moves import find_left, settle_all
 from frn_tui.engine.files.projects import Projects, export, write_text
-from frn_tui.engine.files.scan import find_missing, list_folder, relocate, scan
-from frn_tui.engine.files.sorting import move_photo, plan_moves, sort_photo
+from frn_tui.engine.files.scan import find_folders, list_folder, relocate, scan, stamp
+from frn_tui.engine.files.sorting import end_moves, move_photo, plan_moves, sort_photo
 from frn_tui.engine.models import Models
 from frn_tui.engine.pictures.previews import Previews
 from frn_tui.engine.worker_queues import Handler
@@ -20,14 +20,17 @@ def build_handlers(app: int, started: int = 0) -> dict[str, Handler]:
     models = Models()
     classes = EnrolledClasses(models)
     own = RunningApp(app, started)
-    projects = Projects(models, classes)
+    projects = Projects(models, own, classes)
     return {
         "scan": scan,
         "list": list_folder,
-        "missing": find_missing,
+        "folders": find_folders,
+        "stamp": stamp,
         "preview": Previews(models).render,
         "load": projects.load,
         "save": projects.save,
+        "holder": lambda request, job: own.holder(request.path),
+        "lock": own.lock,
         "journal": own.keep,
         "recover": own.recover,
         "discard": own.discard,
@@ -36,7 +39,8 @@ def build_handlers(app: int, started: int = 0) -> dict[str, Handler]:
         "move": move_photo,
         "settle": lambda request, job: settle_all(),
         "plan": plan_moves,
-        "left": lambda request, job: last_moves(),
+        "end": end_moves,
+        "left": lambda request, job: find_left(interrupted=request.interrupted),
         "relocate": relocate,
         "bundle": partial(write_bundle, models),
         "unpack": unpack,

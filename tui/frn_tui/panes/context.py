@@ -20,7 +20,7 @@ from frn_tui.document.controller import Added, Controller
 from frn_tui.document.photo_files import step_over, take_back
 from frn_tui.document.queries import Problem
 from frn_tui.settings.keys import KeyedScreen
-from frn_tui.settings.settings import Settings
+from frn_tui.settings.settings import PLACES, Settings
 from frn_tui.terminal.modes import Mode
 from frn_tui.terminal.paths import absolute
 from frn_tui.terminal.text import count_of, display_name
@@ -64,7 +64,7 @@ class Context:
 
     def start(self, work: Callable[..., Awaitable[object]], *arguments: object, group: str = "job") -> Worker[None]:
         """Run work in the background; a failure is shown as a message."""
-        is_told = group == "job"  # others replace each other: not cancelled by the user
+        is_told = group in ("job", "watch")  # others replace each other: not cancelled by the user
         guarded = partial(self._guarded, is_told, work, *arguments)  # create the awaitable only when it runs
         return self.screen.run_worker(guarded, group=group, exclusive=group != "job", exit_on_error=False)
 
@@ -134,7 +134,7 @@ class Context:
         if done < total:
             left = (now - self._job_began) / done * (total - done) if done else None
             self._each_line(lambda line: line.show(what, done, total, left))
-        else:
+        else:  # later work, such as watching a folder, is not part of it
             self._job_began = 0.0
             self._each_line(JobLine.clear)
 
@@ -156,11 +156,14 @@ class Context:
 
     def pick(self, title: str, then: Callable[[list[str]], object]) -> None:
         """Ask for photos, a folder or a project, and call `then` with their paths."""
-        picker = Picker(self.controller.engine, title, self.mode, self.browsed)
+        places = list(dict.fromkeys([*self.settings.recent, *self.settings.places]))
+        picker = Picker(self.controller.engine, title, self.mode, places, self.browsed)
 
         def picked(paths: list[str] | None) -> None:
             self.browsed = picker.folder
             if paths is not None:
+                used = dict.fromkeys([*map(absolute, paths[:PLACES]), *self.settings.places])
+                self.change(places=list(used)[:PLACES])
                 then(paths)
 
         self.screen.app.push_screen(picker, picked)
@@ -200,8 +203,7 @@ class Context:
             if error.code != EXISTS:
                 raise
             kept = " (the old one is kept as .bak)" if path.endswith(".frn.json") else ""
-            why = str(error).removeprefix(f"{path}: ").partition(". ")[0]  # it exists, or was changed
-            title = f"{display_name(path, 40)} {why}"
+            title = f"{display_name(path, 40)} already exists"
             if await self.chosen(title, [f"replace it{kept}", "cancel"]) != 0:
                 return False
             await write(path, replace=True)
@@ -221,7 +223,8 @@ class Context:
             counts, by = each["classes"], LEVELS.get(each["level"], "each folder with photos")
             said = f"{count_of(len(counts), 'class')}, {sum(counts.values()):,} photos: {', '.join(list(counts)[:3])}"
             options.append(display_name(f"{by}: {said}", 100))
-        chosen = await self.chosen("Which folders are the classes?", options)
+        photos = [each["photos"] for each in found["levels"]]
+        chosen = await self.answer(Choose("Which folders are the classes?", options, photos, self.mode))
         if chosen is None:
             return {"kind": "nothing", "files": [], "classes": {}, "reason": f"{path}: was not opened"}
         return await self.controller.scan(path, found["levels"][chosen]["level"])

@@ -11,8 +11,8 @@ from rich.text import Text
 from textual.widgets import Static
 from textual.worker import Worker
 
-from frn_tui.client.file_requests import DiscardJournal, Recover, Recovered, UnpackBundle
-from frn_tui.client.protocol import EngineError
+from frn_tui.client.file_requests import DiscardJournal, LockProject, Recover, Recovered, UnpackBundle
+from frn_tui.client.protocol import OPEN_ELSEWHERE, EngineError
 from frn_tui.dialogs.dialogs import AskText, Choose
 from frn_tui.document.photo_files import relocate
 from frn_tui.panes.context import Context
@@ -67,9 +67,11 @@ class ProjectBar(Static):
         if self.controller.project is not None:
             self.context.start(self._save, self.controller.project, then)
         else:
-            self.action_save_as(then)
+            self.action_save_as(then=then)
 
-    def action_save_as(self, then: Callable[[], Awaitable[object]] | None = None) -> None:
+    def action_save_as(
+        self, title: str = "Save the project as", then: Callable[[], Awaitable[object]] | None = None
+    ) -> None:
         def named(path: str) -> None:
             if not self.context.is_named(path):
                 return
@@ -79,7 +81,7 @@ class ProjectBar(Static):
                 path = path if path.endswith(SUFFIX) else f"{path}{SUFFIX}"
                 self.context.start(self._save, absolute(path), then)
 
-        self.context.ask(AskText("Save the project as", f"{self.file_name}{SUFFIX}"), named)
+        self.context.ask(AskText(title, f"{self.file_name}{SUFFIX}"), named)
 
     @property
     def file_name(self) -> str:
@@ -87,7 +89,13 @@ class ProjectBar(Static):
         return name_of(named).removesuffix(SUFFIX) if named else "classes"
 
     async def _save(self, path: str, then: Callable[[], Awaitable[object]] | None) -> None:
-        if not await self.context.written(path, self.controller.save):
+        try:
+            if not await self.context.written(path, self.controller.save):
+                return
+        except EngineError as error:
+            if error.code != OPEN_ELSEWHERE:
+                raise
+            self.action_save_as("Another frn-tui has it open: save it as", then)
             return
         self.context.remember(path)
         self.context.say(f"saved {path}")
@@ -153,6 +161,8 @@ class ProjectBar(Static):
     @property
     def at_stake(self) -> str:
         """Description of the unsaved work; empty if everything is saved."""
+        if self.controller.adding:
+            return "Photos are still being added and would be lost"
         if self.controller.moving.locked():
             return "Photos are still being moved; the others would stay in place"
         return "" if self.controller.session.is_saved else "There are unsaved changes"
@@ -162,6 +172,7 @@ class ProjectBar(Static):
         return not self.at_stake or await self.context.chosen(self.at_stake, options) == 0
 
     def open(self, path: str) -> None:
+        """Open a place, unless unsaved work is to be kept."""
         self.context.start(self._open_if_allowed, self.open_place, path)
 
     async def _open_if_allowed(self, open_it: Callable[[Any], Awaitable[None]], what: object) -> None:
@@ -190,9 +201,22 @@ class ProjectBar(Static):
             self.context.say(found.get("reason", f"{path}: is a photo; choose its folder"), severity="warning")
 
     async def open_project(self, path: str) -> None:
-        await self.controller.load(path)
+        """Open a project file, asking how if another app has it open."""
+        copy = False
+        if (holder := await self.controller.holder(path)) is not None:
+            options = [
+                "open a copy; saving asks for a name",
+                "take it over; the other app can no longer save it",
+                "cancel",
+            ]
+            name = display_name(path.rpartition("/")[2], 24)
+            chosen = await self.context.chosen(f"{name} is open in another frn-tui (process {holder})", options)
+            if chosen not in (0, 1):
+                return
+            copy = chosen == 0
+        await self.controller.load(path, copy=copy)
         self.context.remember(path)
-        self.context.say(f"opened {path}")
+        self.context.say(f"opened a copy of {path}" if copy else f"opened {path}")
 
 
 def origin(found: Recovered) -> str:
@@ -210,8 +234,14 @@ def contents(found: Recovered) -> str:
     names = ", ".join(display_name(entry.name, 16) for entry in classes[:3])
     rest = ", …" if len(classes) > 3 else ""
     photos = count_of(sum(len(entry.supports) for entry in classes), "photo")
+    adding = sum(map(len, found.adding.values()))
+    more = f", {adding:,} still being added" if adding else ""
     said = count_of(len(classes), "class")
-    return f"{said} ({names}{rest}), {photos}" if classes else said
+    return f"{said} ({names}{rest}), {photos}{more}" if classes else f"{said}{more}"
+
+
+LAST_MOMENTS = 2.0
+"""Seconds for the last journal; the process ends a second later at the latest."""
 
 
 class Recovery:
@@ -219,7 +249,7 @@ class Recovery:
 
     def __init__(self, context: Context) -> None:
         self.controller, self.context = context.controller, context
-        self._written: tuple[object, ...] = (self.controller.session.state, True)
+        self._written: tuple[object, ...] = (self.controller.session.state, True, [])
         """State in the last journal."""
         self.left: Recovered | None = None
         self._writing: Worker[None] | None = None
@@ -228,7 +258,7 @@ class Recovery:
     def keep(self) -> None:
         """Write the journal if anything has changed."""
         controller = self.controller
-        now = (controller.session.state, controller.session.is_saved)
+        now = (controller.session.state, controller.session.is_saved, list(controller.adding))
         busy = self._writing is not None and self._writing.is_running
         if now != self._written and not busy and controller.model is not None:
             write = partial(self._write, now)  # create the awaitable only when it runs
@@ -249,7 +279,7 @@ class Recovery:
         if self.controller.model is None and self.controller.session.is_saved:
             return
         with contextlib.suppress(EngineError, TimeoutError):
-            async with asyncio.timeout(2.0):  # the process ends a second later at the latest
+            async with asyncio.timeout(LAST_MOMENTS):
                 while self.controller.model is None:  # it is named in the journal
                     await asyncio.sleep(0.02)
                 await self.controller.journal()
@@ -258,6 +288,7 @@ class Recovery:
         if self.controller.model is not None:
             with contextlib.suppress(EngineError):
                 await self.controller.engine.call(DiscardJournal(None))
+                await self.controller.engine.call(LockProject(None))
 
     async def find(self) -> Recovered | None:
         self.left = await self.controller.engine.call(Recover())
@@ -283,17 +314,24 @@ class Recovery:
         self.context.say(f"unsaved work of {origin(found)}: {contents(found)}; ctrl+o opens it", severity="warning")
 
     async def open(self, found: Recovered) -> None:
-        controller = self.controller
+        """Open unsaved work, as unsaved and with nothing to undo."""
+        controller, engine = self.controller, self.controller.engine
         if found.model != controller.model_name:
             try:
                 await controller.open_model(found.model)
             except EngineError as error:
                 self.context.say(f"{error}; using {controller.model_name} instead", severity="warning")
         controller.begin(found.state, is_saved=False)
-        controller.place, controller.project = found.place, found.project
+        controller.place, project = found.place, found.project
+        if project is not None and await controller.holder(project) is None:
+            await engine.call(LockProject(project))
+            controller.project = controller.origin = project
         controller.listener()
-        await controller.journal()  # now it belongs to this app and is not offered again
-        if other := await self._discard(found):
-            self.mention(other)
-        await controller.find_missing()
-        await controller.sync()
+        with controller.begun(found.adding):
+            await controller.journal()  # now it belongs to this app and is not offered again
+            if other := await self._discard(found):
+                self.mention(other)
+            await controller.find_missing()
+            await controller.sync()
+            if found.adding:
+                await controller.add_classes(found.adding)

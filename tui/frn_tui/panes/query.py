@@ -1,5 +1,6 @@
 """Queries about photos, and corrections of the results."""
 
+import asyncio
 from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar
@@ -11,8 +12,9 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import Static
 
+from frn.errors import FrnError
 from frn.projects.session import Find
-from frn_tui.client.file_requests import Found
+from frn_tui.client.file_requests import Found, ListFolder, StampFiles
 from frn_tui.client.protocol import Answer
 from frn_tui.dialogs.dialogs import Choose
 from frn_tui.document.queries import Problem
@@ -21,7 +23,7 @@ from frn_tui.panes.context import Context, Pane
 from frn_tui.panes.picture import PicturePane
 from frn_tui.panes.review import Arranging, Review
 from frn_tui.panes.verdicts import Judging, Threshold
-from frn_tui.terminal.paths import name_of
+from frn_tui.terminal.paths import absolute, name_of
 from frn_tui.terminal.text import count_of, display_name
 from frn_tui.widgets.bars import BarRow, Bars
 
@@ -49,6 +51,8 @@ class QueryPane(Judging, Arranging, Pane):
         self.threshold = Threshold(context)
         self.services: list[object] = []
         self.review_view = "grid"
+        self.watched: str | None = None
+        """Folder whose new photos become queries."""
 
     def compose(self) -> ComposeResult:
         yield self.picture
@@ -62,7 +66,9 @@ class QueryPane(Judging, Arranging, Pane):
     def show(self) -> None:
         controller, answer = self.controller, self.controller.query.answer
         of = f" · {display_name(answer['path'].rpartition('/')[2], 30)}" if answer else ""
-        self.border_title = Text(f"Query{of}")
+        watching = f" · watching {name_of(self.watched)}/" if self.watched else ""
+        new = f" · {count} new (>)" if (count := len(controller.query.arrived)) else ""
+        self.border_title = Text(f"Query{new}{of}{watching}")
         names = controller.names
         numbers = {class_id: number for number, class_id in enumerate(names, 1) if number < 10}
         rows = [
@@ -140,7 +146,7 @@ class QueryPane(Judging, Arranging, Pane):
             if path is not None:
                 self.go_to(path)
 
-        review = Review(self.context, [self, *self.services], self.review_view)
+        review = Review(self.context, self.threshold, [self, *self.services], self.review_view)
         self.app.push_screen(review, chosen)
 
     async def ask_now(self, paths: Sequence[str]) -> None:
@@ -169,6 +175,13 @@ class QueryPane(Judging, Arranging, Pane):
             if not self.controller.arrangement.paths:
                 self.context.say(f"no answers match: {self.controller.arrangement.words}   f: filter")
 
+    def action_new(self) -> None:
+        if arrived := self.controller.query.arrived:
+            self.picture.heat_class = None
+            self.go_to(arrived[0])
+        else:
+            self.context.say("no new photo has arrived   w: watch a folder")
+
     @on(Bars.Clicked)
     def take_bar(self, event: Bars.Clicked) -> None:
         """On a click, show the class's error map; on a double click, assign the photo to the class."""
@@ -180,6 +193,43 @@ class QueryPane(Judging, Arranging, Pane):
     @on(Bars.ThresholdChosen)
     def set_threshold(self, event: Bars.ThresholdChosen) -> None:
         self.threshold.set(event.value)
+
+    def action_watch(self) -> None:
+        if self.watched is not None:
+            self.context.say(f"stopped watching {self.watched}")
+            self.watched = None
+            self.show()
+            return
+
+        def picked(paths: list[str]) -> None:
+            self.watched = absolute(paths[0])
+            self.context.start(self.watch_folder, self.watched, group="watch")
+
+        self.context.pick("Watch a folder and classify new photos", picked)
+
+    async def watch_folder(self, folder: str) -> None:
+        """Classify new and changed photos in a folder and its subfolders until it is no longer watched."""
+        try:
+            await self.controller.engine.call(ListFolder(folder))  # raises an error if it does not exist
+            asked = before = await self._stamps(folder)
+            self.show()
+            self.context.say(f"watching {folder}   w: stop")
+            while self.watched == folder:
+                await asyncio.sleep(1)
+                stamps = await self._stamps(folder)
+                # What has changed since then is still being copied; what pauses half-way is classified again.
+                whole = [file for file, now in stamps.items() if asked.get(file) != now == before.get(file)]
+                before = stamps
+                if whole and self.watched == folder:
+                    asked = {**asked, **{file: stamps[file] for file in whole}}
+                    await self.controller.ask(whole, arrived=True)
+        except FrnError as error:
+            self.watched = None
+            raise FrnError(f"{error}   stopped watching {folder}   w: watch again") from error
+
+    async def _stamps(self, folder: str) -> dict[str, tuple[int, int]]:
+        files = everything_in(await self.controller.scan(folder, 1))
+        return await self.controller.engine.call(StampFiles(files)) if files else {}
 
     def action_subjects(self) -> None:
         search = self.controller.session.state.search

@@ -1,4 +1,4 @@
-"""Review of all results in a grid or table, with bulk labels."""
+"""Review of all results in a grid or table, with bulk labels and the histogram for the threshold."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -18,9 +18,10 @@ from frn_tui.document.queries import best_score, subject_in
 from frn_tui.document.review_state import KINDS, ORDERS, Reviewed, effort, margin, questions, rival, summary
 from frn_tui.panes.context import Context
 from frn_tui.panes.picture import LargeView
-from frn_tui.panes.verdicts import Judging, rename_class
+from frn_tui.panes.verdicts import Judging, Threshold, rename_class
 from frn_tui.settings.keys import TABLE, KeyedScreen
 from frn_tui.terminal.text import class_keys, count_of, display_name
+from frn_tui.widgets.bars import Histogram
 from frn_tui.widgets.gallery import Gallery, GalleryItem, Mark
 from frn_tui.widgets.jobs import JobLine
 
@@ -37,6 +38,9 @@ ORDERED_BY = {
 """Column of the table that each order sorts."""
 WIDE = 100
 """Width in cells from which the table shows the main example."""
+FOOTER = "help right none-of-these move next-outlier sort filter view remove undo export"
+TALL = 30
+"""Rows from which on the histogram is shown."""
 
 
 class Arranging:
@@ -84,16 +88,17 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         Binding("k,up,left,h", "step(-1)", "Previous photo"),
     ]
 
-    def __init__(self, context: Context, services: Sequence[object], view: str) -> None:
+    def __init__(self, context: Context, threshold: Threshold, services: Sequence[object], view: str) -> None:
         """`services` handle the keys that are not the review's own."""
         super().__init__()
         self.context, self.controller = context, context.controller
-        self.services = services
+        self.threshold, self.services = threshold, services
         self.gallery = Gallery(mode=self.context.mode, id="review-photos")
         self.gallery.view = view  # type: ignore[assignment]
         self._widths, self._room = [0, 0, 0], 20
         """Widest answer, rival and main example, and the room beside the names, in cells."""
         self.large = LargeView(self.context)
+        self.histogram = Histogram(id="histogram")
         self.jobs = JobLine(id="review-jobs")
         self.items: dict[str, Reviewed] = {}
         self._doubted = ""
@@ -112,12 +117,14 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
             yield self.gallery
             yield self.large
             yield Static(id="review-detail")
+            yield self.histogram
             yield self.jobs
             yield Static(id="review-keys")
 
     def begin(self) -> None:
         self.context.watchers.append(self.show)
         self.context.lines.append(self.jobs)
+        self.histogram.display = self.size.height >= TALL
         self.show()
         shown, paths = self.controller.query.answer, self.controller.arrangement.paths
         if shown is not None and shown["path"] in paths:
@@ -131,6 +138,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
 
     def on_resize(self, event: events.Resize) -> None:
         if self.begun:
+            self.histogram.display = event.size.height >= TALL
             self.call_after_refresh(self.show)
 
     def show(self) -> None:
@@ -154,6 +162,11 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         columns = self.query_one("#review-columns", Static)
         columns.display = self.gallery.view == "list" and not self.has_class("-large")
         columns.update(self._heads(ORDERED_BY.get(arrangement.order, "")))
+        known = list(self.controller.known.values())
+        asked = [item.answer["known"] for item in items if "known" in item.answer]
+        threshold = self.threshold.value
+        own = self.controller.session.state.threshold
+        self.histogram.show(known, asked, threshold, "" if own is not None else self.controller.expected)
         self.follow_cursor()
 
     def _update(self, name: str, text: str) -> None:
@@ -203,8 +216,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         item = self.items.get(cursor.path) if cursor else None
         near = item.nearest if item else None
         self._update("detail", described(item, self.controller.names) if item else "")
-        keys = "help right none-of-these move next-outlier sort filter view remove undo export"
-        self.query_one("#review-keys", Static).update(self.footer(keys.split()))
+        self.query_one("#review-keys", Static).update(self.footer(FOOTER.split()))
         count = len(self.gallery.selection)
         what = count_of(count, "photo") if count else "it"
         whose = f"{what} to:  " if item else ""
@@ -289,6 +301,15 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         else:
             self.context.say(f"no doubtful answers{self.controller.query.waiting}")
 
+    def action_new(self) -> None:
+        arrived = [path for path in self.controller.query.arrived if path in self.items]
+        if arrived and arrived[0] in (paths := self.gallery.paths):
+            self.controller.query.seen.add(arrived[0])
+            self.gallery.cursor = paths.index(arrived[0])
+            self.show()
+        else:
+            self.context.say("no new photo is listed")
+
     def action_remove(self) -> None:
         super().action_remove()
         self.gallery.select(())
@@ -302,9 +323,16 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
     def action_zoom(self, step: int) -> None:
         self._enlarge(step > 0)
 
+    def action_histogram(self) -> None:
+        self.histogram.display = not self.histogram.display
+
     def action_view(self) -> None:
         self.gallery.view = "list" if self.gallery.view == "grid" else "grid"
         self.show()
+
+    @on(Histogram.ThresholdChosen)
+    def set_threshold(self, event: Histogram.ThresholdChosen) -> None:
+        self.threshold.set(event.value)
 
 
 def _named(item: Reviewed) -> str:

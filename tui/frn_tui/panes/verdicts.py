@@ -12,6 +12,8 @@ from frn_tui.panes.why import show_why
 from frn_tui.terminal.paths import name_of
 from frn_tui.terminal.text import count_of, display_name, percent, share_of
 
+CALIBRATED = "calibrated threshold"
+
 
 class Threshold:
     """Actions of the keys that set the threshold for unknown photos."""
@@ -47,7 +49,7 @@ class Threshold:
         self.set(value, f"unknown below {percent(value)} known")
 
     def action_calibrate(self) -> None:
-        self.set(None, f"calibrated threshold: {self.controller.expected}")
+        self.set(None, f"{CALIBRATED}: {self.controller.expected}")
 
     def action_type_threshold(self) -> None:
         def typed(text: str) -> None:
@@ -55,7 +57,7 @@ class Threshold:
             if text.strip() and value is None:
                 self.context.say("a threshold is a number from 0 to 100", severity="warning")
             else:
-                self.set(value, "calibrated threshold" if value is None else "")
+                self.set(value, CALIBRATED if value is None else "")
 
         hint = "photos less known are unknown, 0 to 100%; empty: calibrate   enter: done   esc: back"
         self.context.ask(AskText("Threshold", f"{100 * self.value:.1f}", hint), typed)
@@ -109,13 +111,16 @@ class Judging:
             self.judge(by_class)
 
     def action_right_all(self) -> None:
-        """Confirm all listed answers that are at least as probable as the one that the next key applies to."""
+        """Confirm all listed answers that are at least as probable as the one that the next key applies to.
+
+        Photos that arrived by themselves and were not shown yet are not confirmed.
+        """
         least = max((best["probability"] for answer in self.judged()[:1] if (best := best_score(answer))), default=None)
         controller, by_class = self.context.controller, dict[int, list[Answer]]()
-        items = {item.path: item for item in controller.reviewed()}
+        items, arrived = {item.path: item for item in controller.reviewed()}, set(controller.query.arrived)
         for item in (items[path] for path in controller.arrangement.paths):
             best = best_score(item.answer)
-            is_open = item.label is None and not item.is_unknown
+            is_open = item.label is None and not item.is_unknown and item.path not in arrived
             if is_open and best and best["id"] in controller.names and best["probability"] >= (least or 2):
                 by_class.setdefault(best["id"], []).append(item.answer)
         if by_class:

@@ -21,7 +21,7 @@ from frn_tui.panes.photos import PhotosPane
 from frn_tui.panes.project import PANES, ProjectBar
 from frn_tui.panes.query import QueryPane
 from frn_tui.panes.verdicts import called
-from frn_tui.settings.keys import KeyedScreen
+from frn_tui.settings.keys import TABLE, KeyedScreen, shown_key
 from frn_tui.settings.settings import Settings
 from frn_tui.terminal.modes import Mode
 from frn_tui.terminal.paths import parse_paths
@@ -191,6 +191,9 @@ class Workspace(KeyedScreen[None]):
         panes = [focused, *(pane for pane in others if pane is not focused)]
         return [self, *panes, *self.services, self.photos_pane.gallery]
 
+    def elsewhere(self, name: str) -> None:
+        self.context.say(f"{TABLE[name].meaning}: only in the review   {shown_key('review')}: go there")
+
     @property
     def _in_focus(self) -> str:
         """Return the pane with the focus, or the last one while the window is too small for any."""
@@ -304,10 +307,12 @@ class Workspace(KeyedScreen[None]):
         elif self.controller.arrangement.is_filtered:
             self.query_pane._arrange(kind="all", said="", wanted="")
         else:
+            self.query_pane.watched = None
+            self.query_pane.show()
             running = [worker for worker in self.workers if worker.state == WorkerState.RUNNING]
             searching = any(worker.group in ("edit", "rank") for worker in running)
             if searching and self.controller.session.state.act == SEARCHED:
                 self.project_bar.action_step_back(undo=True)  # the search of the examples, which `F` started
             for worker in running:
-                if worker.group == "job":
+                if worker.group in ("job", "watch"):
                     worker.cancel()

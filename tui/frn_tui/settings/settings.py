@@ -10,6 +10,8 @@ from frn.errors import FrnError
 from frn.system.files import read_json, write_atomically
 from frn.system.processes.messages import convert
 
+RECENT, PLACES = 9, 30
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -18,6 +20,8 @@ class Settings:
     theme: str = ""
     recent: list[str] = field(default_factory=list)
     """Recent projects and folders, last one first."""
+    places: list[str] = field(default_factory=list)
+    """Folders and files that were picked, last one first."""
     guided: bool = False
     """Whether the guide from the samples to the user's own photos was completed."""
     tile_width: int = 0
@@ -42,7 +46,7 @@ class Settings:
 
     def opened(self, path: str) -> "Settings":
         """Return the settings with a newly opened project or folder."""
-        return replace(self, recent=[path, *(other for other in self.recent if other != path)][:9])
+        return replace(self, recent=[path, *(other for other in self.recent if other != path)][:RECENT])
 
 
 def settings_path() -> Path:

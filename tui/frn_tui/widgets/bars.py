@@ -1,7 +1,8 @@
-"""Scores of the classes for a photo, and the threshold for unknown photos."""
+"""Scores of the classes for a photo, and histograms over many photos: both with the threshold for unknown photos."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil, floor
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -16,8 +17,34 @@ from frn_tui.terminal.text import bar, display_name, percent
 
 DRAWN_GAUGE = 4
 """Minimum height in lines at which the gauge is drawn; below it, only its text is shown."""
+LABEL = 9
+"""Width in cells of the labels at the left of a histogram."""
+LEVELS = " ▁▂▃▄▅▆▇█"
 Part = tuple[str, str]
 """Text with its style's component class."""
+
+
+class Scale(Widget):
+    """Lines of text with a scale, on which a click sets the threshold."""
+
+    ALLOW_SELECT = False
+
+    @dataclass
+    class ThresholdChosen(Message):
+        """The threshold was set with the mouse, to a value in [0, 1]."""
+
+        value: float
+
+    _threshold = 0.0
+
+    def lines(self, width: int, height: int) -> list[list[Part]]:
+        raise NotImplementedError
+
+    def render_line(self, y: int) -> Strip:
+        lines = self.lines(*self.size)
+        parts = lines[y] if y < len(lines) else []
+        rendered = [Segment(text, self.get_visual_style(component).rich_style) for text, component in parts]
+        return Strip(rendered).adjust_cell_length(self.size.width, self.visual_style.rich_style)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +58,8 @@ class BarRow:
     class_id: int = 0
 
 
-class Bars(Widget):
-    """The prediction, a bar per class, and the gauge that separates known from unknown; a click sets the threshold."""
-
-    ALLOW_SELECT = False
+class Bars(Scale):
+    """The prediction, a bar per class, and the gauge that separates known from unknown."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         f"bars--{part}" for part in ("text", "verdict", "unknown", "bar", "muted", "mark")
@@ -47,22 +72,9 @@ class Bars(Widget):
         class_id: int
         twice: bool
 
-    @dataclass
-    class ThresholdChosen(Message):
-        """The threshold was set with the mouse, to a value in [0, 1]."""
-
-        value: float
-
     _rows: tuple[BarRow, ...] = ()
     _known: float | None = None
     _unknown = False
-    _threshold = 0.0
-
-    def render_line(self, y: int) -> Strip:
-        lines = self.lines(*self.size)
-        parts = lines[y] if y < len(lines) else []
-        rendered = [Segment(text, self.get_visual_style(component).rich_style) for text, component in parts]
-        return Strip(rendered).adjust_cell_length(self.size.width, self.visual_style.rich_style)
 
     def show(self, rows: Sequence[BarRow], known: float | None, threshold: float, unknown: bool) -> None:
         """Replace everything; the most likely row comes first. `known` is None if it cannot be known."""
@@ -140,3 +152,72 @@ def _scale(text: str) -> list[Part]:
     """Split a piece of the gauge into the known part and the rest."""
     full = text.rstrip("─")
     return [(full, "bars--bar"), (text[len(full) :], "bars--muted")]
+
+
+class Histogram(Scale):
+    """Histograms of how well examples and queries are known, on one scale with the threshold."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        f"histogram--{part}" for part in ("known", "asked", "below", "mark", "text")
+    }
+    _known: tuple[float, ...] = ()
+    _asked: tuple[float, ...] = ()
+    _expected = ""
+
+    def show(self, known: Sequence[float], queries: Sequence[float], threshold: float, expected: str = "") -> None:
+        """Show `known` of examples and queries, the threshold, and its expected error rates."""
+        self._known, self._asked, self._threshold, self._expected = tuple(known), tuple(queries), threshold, expected
+        self.refresh()
+
+    def lines(self, width: int, height: int) -> list[list[Part]]:
+        bins, rows = width - LABEL, max((height - 2) // 2, 1)
+        if bins < 10 or not (self._known or self._asked):
+            return [[("no photo was classified", "histogram--text")]]
+        low, high = self._range()
+        mark = min(max(floor((self._threshold - low) / (high - low) * bins), 0), bins - 1)
+        text_style, mark_style = "histogram--text", "histogram--mark"
+        lines = []
+        for name, values, part in (("examples", self._known, "known"), ("photos", self._asked, "asked")):
+            # Maximum number of bins of a histogram; with more, each would have few photos
+            for row, text in enumerate(columns(values, low, high, bins, rows, -(-bins // 44))):
+                label = name if row == rows - 1 else ""
+                colours = (text[:mark], "histogram--below"), (text[mark:], f"histogram--{part}")
+                lines.append([(f"{label:<{LABEL}}", text_style), *colours])
+        axis = f"{percent(low)}{percent(high):>{bins - len(percent(low))}}"
+        below, above = f"{'':<{LABEL}}{axis[:mark]}", axis[mark + 1 :]
+        lines.append([(below, text_style), ("┆", mark_style), (above, text_style)])
+        return [*lines, [(self._words(), mark_style)]]
+
+    def _range(self) -> tuple[float, float]:
+        """Return the range, in steps of 5%, that contains all values and the threshold."""
+        values = (*self._known, *self._asked, min(max(self._threshold, 0.0), 1.0))
+        low, high = floor(20 * min(values)) / 20, ceil(20 * max(values) + 1e-9) / 20
+        return low, max(high, low + 0.05)
+
+    def _words(self) -> str:
+        below, known_below = (sum(value < self._threshold for value in some) for some in (self._asked, self._known))
+        return (
+            f"unknown below {percent(self._threshold, 1)}: "
+            f"{below} of {len(self._asked)} photos, "
+            f"{known_below} of {len(self._known)} examples{' · ' * bool(self._expected)}{self._expected}"
+        )
+
+    def on_click(self, event: events.Click) -> None:
+        offset = event.get_content_offset(self)
+        if offset is not None and offset.x >= LABEL and (self._known or self._asked):
+            low, high = self._range()
+            share = low + (high - low) * (offset.x - LABEL) / max(self.size.width - LABEL, 1)
+            self.post_message(self.ThresholdChosen(round(min(max(share, 0.0), 1.0), 3)))
+
+
+def columns(values: Sequence[float], low: float, high: float, width: int, rows: int, broad: int = 1) -> list[str]:
+    """Return a histogram as lines of text, top line first, in eighths of a cell; bins with any value are visible.
+
+    `broad` is how many of the `width` cells a bin takes.
+    """
+    counts = [0] * -(-width // broad)
+    for value in values:
+        counts[min(max(floor((value - low) / (high - low) * width), 0), width - 1) // broad] += 1
+    most = max([*counts, 1])
+    heights = [ceil(8 * rows * counts[cell // broad] / most) for cell in range(width)]
+    return ["".join(LEVELS[min(max(height - 8 * row, 0), 8)] for height in heights) for row in reversed(range(rows))]

@@ -16,7 +16,7 @@ GONE = 2**22 + 5
 
 
 def test_journal_contains_all_unsaved_work(bare: Engine, state_folder: Path) -> None:
-    fields: dict[str, Any] = {"model": "conv4", "project": "/x", "place": "/y"}
+    fields: dict[str, Any] = {"model": "conv4", "project": "/x", "place": "/y", "adding": {"jay": ["/1.jpg"]}}
     before = time.time()
     bare.done("journal", state={"classes": [], "threshold": 0.5}, **fields)
     path = state_folder / f"journal-0-{os.getpid()}.json"
@@ -38,7 +38,7 @@ def test_journal_of_another_format_or_version_is_not_read(
 ) -> None:
     state_folder.mkdir(parents=True, exist_ok=True)
     entry = {"format": "frn-journal", "version": 1, "time": 1.0, "state": {"classes": []}, "model": "conv4"}
-    entry |= {"project": None, "place": None}
+    entry |= {"project": None, "place": None, "adding": {}}
     path = state_folder / f"journal-{GONE}.json"
     path.write_text(json.dumps(entry))
     assert bare.done("recover")["journal"] == str(path)

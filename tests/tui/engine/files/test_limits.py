@@ -34,6 +34,7 @@ def test_folder_that_cannot_be_listed_is_reported(
         f"{tmp_path / 'x'}: cannot be listed (Permission denied)"
     )
     assert "cannot be listed (Permission denied)" in bare.ask("list", path=str(tmp_path / "x")).reason
+    assert bare.done("folders", path=str(tmp_path / "x")) == []
 
 
 def test_sorting_reports_what_is_not_a_file(bare: Engine, tmp_path: Path) -> None:
@@ -42,11 +43,11 @@ def test_sorting_reports_what_is_not_a_file(bare: Engine, tmp_path: Path) -> Non
     folder.mkdir()
     done = bare.sort(folder=str(tmp_path / "out"), photos=[[str(photo), "jay"], [str(folder), "jay"]])
     assert done["failed"] == [[str(folder), "is not a regular file"]]
-    assert done["journal"] == ""
+    assert (done["journal"], done["twins"]) == ("", [])
     file = tmp_path / "out" / "jay" / "a.jpg"
     again = bare.sort(folder=str(tmp_path / "out"), photos=[[str(file), "jay"]], move=True)
     assert again["places"] == {str(file): str(file)}  # it is there already
-    assert file.read_text() == "1"
+    assert (again["twins"], file.read_text()) == ([], "1")
     reason = bare.ask("sort", folder=str(photo), path=str(photo), verdict="a", verdicts=["a"]).reason
     assert reason == f"{photo}: is a file; choose a folder"
 

@@ -1,14 +1,17 @@
 """Journals of moved photos: one file of JSON lines per move action, for undo, users and crash recovery.
 
-The files are in `moved/` of the state folder (`$FRN_STATE`, on Linux `~/.local/state/frn`). Before a photo is moved, a
-line records both paths; a second line records the outcome:
+The files are in `moved/` of the state folder (`$FRN_STATE`, on Linux `~/.local/state/frn`). The first line is the plan,
+the last one its end. Before a photo is moved, a line records both paths; a second line records the outcome:
 
-    {"move": "/card/x.jpg", "to": "/sorted/jay/x.jpg", "bytes": 812345, "mtime_ns": …, "crc32": …}
+    {"plan": [["/card/x.jpg", "jay"], …], "folder": "/sorted", "verdicts": ["jay", …], "crc32": …}
+    {"made": "/sorted/jay", "crc32": …}
+    {"move": "/card/x.jpg", "to": "/sorted/jay/x.jpg", "bytes": 812345, "mtime_ns": …, "link": null, "crc32": …}
     {"moved": "/card/x.jpg", "to": "/sorted/jay/x.jpg", "bytes": 812345, "mtime_ns": …, "crc32": …}
+    {"end": true, "crc32": …}
 
 `"kept"` in place of `"moved"` means that the photo stayed. If the second line is missing because the program was
-killed, `settle` checks the files and either finishes the move or records that there was none. Undo is recorded in the
-same way: its lines have the paths exchanged.
+killed, `settle` checks the files and either finishes the move or records that there was none. If the end is missing,
+`find_left` returns what is left of the plan. Undo is recorded in the same way: its lines have the paths exchanged.
 """
 
 import contextlib
@@ -16,15 +19,17 @@ import json
 import os
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from frn.errors import FrnError
+from frn.images.boxes import split_box
 from frn.system.files import LOCK, beside, open_to_append, remove_unfinished, sync_path
 from frn.system.processes.locks import Lock, lock
-from frn_tui.client.file_requests import LastMoves
+from frn_tui.client.file_requests import LeftMoves
 from frn_tui.engine.files.placing import is_same_photo, make_folder, remove_twin
 from frn_tui.settings.settings import state_folder
 
@@ -32,8 +37,25 @@ TAIL = 1 << 18
 """Bytes at the end of a journal that are searched for unfinished moves."""
 
 
-Record = dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any]]]
-"""Moves by both paths, without those that were taken back: their lines before and after."""
+_owned: dict[Path, Lock] = {}
+"""Locks of the journals whose plans this process carries out."""
+
+
+@dataclass(slots=True)
+class Record:
+    """Content of a journal."""
+
+    plan: list[tuple[str, str]] = field(default_factory=list)
+    """Paths and verdicts; empty for journals from before version 0.3."""
+    folder: str = ""
+    verdicts: list[str] = field(default_factory=list)
+    is_over: bool = False
+    folders: set[str] = field(default_factory=set)
+    """Folders that were created for the photos."""
+    moved: dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any]]] = field(default_factory=dict)
+    """Moves by both paths, without those that were taken back: their lines before and after."""
+
+
 _last: dict[Path, Record] = {}
 """Record of the journal that was last used, which is read once for thousands of photos."""
 
@@ -46,6 +68,7 @@ class MoveJournal:
         name = f"{time.strftime('%Y-%m-%d %H.%M.%S')} {os.urandom(4).hex()}.jsonl"
         self.path = Path(path) if path else state_folder() / "moved" / name
         self._lock = beside(self.path, LOCK)
+        self._owner = Lock(self.path.with_suffix(".owner"))
         if not path:
             make_folder(self.path.parent)
             # Number of journals to keep; older ones are removed
@@ -54,10 +77,13 @@ class MoveJournal:
                     oldest.unlink()
 
     @contextmanager
-    def moving(self, source: Path, target: Path) -> Iterator[None]:
+    def moving(self, source: Path, target: Path, *, is_twin: bool = False) -> Iterator[None]:
         """Record that a photo is about to be moved, and at the end the outcome."""
         with lock(self._lock, self.path):
-            self._write({"move": str(source), "to": str(target), **_stamp(source.stat())})
+            link = os.readlink(source) if source.is_symlink() else None  # noqa: PTH115  (as it is written)
+            self._write(
+                {"move": str(source), "to": str(target), **_stamp(source.stat()), "link": link, "twin": is_twin}
+            )
             came = "moved"
             try:
                 yield
@@ -100,24 +126,59 @@ class MoveJournal:
                 unfinished.pop(entry.get("moved", entry.get("kept")), None)
         return unfinished
 
-    def record(self) -> Record:
+    def begin(self, folder: str, photos: Sequence[tuple[str, str]], verdicts: Sequence[str]) -> None:
+        """Record the plan: paths with their verdicts, in folders below `folder`; it belongs to this process."""
+        self._write({"plan": list(photos), "folder": folder, "verdicts": list(verdicts)})
+        with contextlib.suppress(OSError):  # on a file system without locks, an app may offer the moves of another
+            self._owner.acquire()
+        _owned[self.path] = self._owner
+
+    def end(self) -> None:
+        """Record that nothing is left of the plan, or that the user has decided so."""
+        self._write({"end": True})
+        if (owner := _owned.pop(self.path, None)) is not None:
+            owner.release()
+
+    def made(self, folder: Path) -> None:
+        """Record a folder that the move creates, for `Record.folders`."""
+        self._write({"made": str(folder)})
+
+    def record(self) -> "Record":
         """Return what the whole journal records."""
-        record, begun = Record(), dict[str, dict[str, Any]]()
+        record = Record()
+        begun: dict[str, dict[str, Any]] = {}
         for entry in self._entries(whole=True):
+            if "plan" in entry:
+                record.plan, record.folder, record.verdicts = entry["plan"], entry["folder"], entry["verdicts"]
+            record.is_over |= "end" in entry
+            if "made" in entry:
+                record.folders.add(entry["made"])
             if "move" in entry:
                 begun[entry["move"]] = entry
             if "moved" in entry:
                 source, target = entry["moved"], entry["to"]
-                if record.pop((target, source), None) is None:  # otherwise it is taken back
-                    record[source, target] = (begun.get(source, {}), entry)
+                if record.moved.pop((target, source), None) is None:  # otherwise it is taken back
+                    record.moved[source, target] = (begun.get(source, {}), entry)
         return record
 
-    def find(self, source: str, target: str) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return what the journal says of a photo before and after its move."""
-        if (source, target) not in _last.get(self.path, ()):
+    def find(self, source: str, target: str) -> tuple["Record", dict[str, Any], dict[str, Any]]:
+        """Return the journal's record, and what it says of a photo before and after its move."""
+        if _last.get(self.path) is None or (source, target) not in _last[self.path].moved:
             _last.clear()
             _last[self.path] = self.record()
-        return _last[self.path].get((source, target), ({}, {}))
+        record = _last[self.path]
+        return (record, *record.moved.get((source, target), ({}, {})))
+
+    def is_running(self) -> bool:
+        """Return whether a program is still moving the photos of the plan."""
+        if self.path in _owned:
+            return True
+        with contextlib.suppress(OSError):
+            if self._owner.acquire():
+                self._owner.release()
+                return False
+            return True
+        return False
 
     def _entries(self, *, whole: bool = False) -> Iterator[dict[str, Any]]:
         """Yield the valid entries, by default in the last `TAIL` bytes; nothing if the journal is unreadable."""
@@ -143,16 +204,23 @@ class MoveJournal:
             raise FrnError(f"{self.path}: cannot be written ({error.strerror}); no photo was moved") from error
 
 
-def last_moves() -> LastMoves | None:
-    """Return the newest moves that can be taken back."""
+def find_left(*, interrupted: bool) -> LeftMoves | None:
+    """Return the newest moves that were interrupted, or else the newest that can be taken back."""
     for path in reversed(_journals(state_folder() / "moved")):
+        journal = MoveJournal(str(path))
+        if (interrupted and any("end" in entry for entry in journal._entries())) or journal.is_running():
+            continue
+        record = journal.record()
         photos = [
-            (source, target)
-            for source, target in MoveJournal(str(path)).record()
+            (source, target, bool(before.get("twin")))
+            for (source, target), (before, _) in record.moved.items()
             if os.path.lexists(target) and not os.path.lexists(source)
         ]
-        if photos:
-            return LastMoves(str(path), path.stat().st_mtime, photos)
+        done = {source for source, _ in record.moved}
+        rest = [(name, verdict) for name, verdict in record.plan if str(split_box(name)[0]) not in done]
+        rest = [(name, verdict) for name, verdict in rest if os.path.lexists(split_box(name)[0])]
+        if (rest and not record.is_over) if interrupted else photos:
+            return LeftMoves(str(path), record.folder, path.stat().st_mtime, photos, rest, record.verdicts)
     return None
 
 

@@ -9,8 +9,9 @@ from frn.inference.classifier import Classifier
 from frn.projects.project import ModelReference, Project, load_project, save_project
 from frn.system.files import require_writable, write_atomically
 from frn_tui.client.file_requests import ExportClasses, Loaded, LoadProject, SaveProject, WriteText
-from frn_tui.client.protocol import SUFFIXES
+from frn_tui.client.protocol import OPEN_ELSEWHERE, SUFFIXES
 from frn_tui.engine.classes.enrolled_classes import EnrolledClasses
+from frn_tui.engine.files.journal import RunningApp
 from frn_tui.engine.models import Models
 from frn_tui.engine.worker_queues import Job
 
@@ -18,8 +19,8 @@ from frn_tui.engine.worker_queues import Job
 class Projects:
     """Loads and saves projects, and remembers them so that unknown keys are kept."""
 
-    def __init__(self, models: Models, classes: EnrolledClasses) -> None:
-        self._models, self._classes = models, classes
+    def __init__(self, models: Models, app: RunningApp, classes: EnrolledClasses) -> None:
+        self._models, self._app, self._classes = models, app, classes
         self._known: dict[Path, Project] = {}
         """Projects that were loaded or saved."""
 
@@ -33,6 +34,10 @@ class Projects:
     def save(self, request: SaveProject, job: Job) -> None:
         """Write a project file; saved under another name, it keeps its unknown keys."""
         path, state = Path(request.path), request.state
+        if (holder := self._app.holder(str(path))) is not None:
+            raise FrnError(
+                f"{path}: is open in another frn-tui (process {holder}). Save under another name.", code=OPEN_ELSEWHERE
+            )
         reference = ModelReference.of(self._models.name, self._models.extractor, path.parent)
         origin = self._known.get(Path(request.origin)) if request.origin else None
         if request.origin and origin is None:  # this engine did not load it: it replaces one that crashed
@@ -41,6 +46,7 @@ class Projects:
         document, state = origin.document if origin else {}, replace(state, head=self._classes.head_for(state))
         stamp = origin.stamp if origin and request.origin == request.path else None
         self._known[path] = save_project(path, Project(reference, state, document, stamp), replace=request.replace)
+        self._app.name_project(request.path)
 
 
 def export(classes: EnrolledClasses, request: ExportClasses, job: Job) -> str:

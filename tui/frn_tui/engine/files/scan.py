@@ -2,8 +2,10 @@
 
 import os
 import stat
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 from frn.errors import FrnError
@@ -13,7 +15,7 @@ from frn.images.kinds import EXTENSIONS
 from frn.images.opening import read_file
 from frn.projects.class_files import class_files, is_file_of_classes, readings
 from frn.projects.class_table import is_table
-from frn.projects.folder_tree import Check, looks_like_image, photos_below
+from frn.projects.folder_tree import Check, identity, list_entries, looks_like_image, photos_below
 from frn.projects.names import natural_order
 from frn.projects.project import SUFFIX, is_project
 from frn.projects.session import Support
@@ -21,7 +23,7 @@ from frn.system.archives import DAMAGE, find_zip, open_zip
 from frn.system.files import is_file, is_folder
 from frn_tui.client.file_requests import (
     Entry,
-    FindMissing,
+    FindFolders,
     Found,
     Kind,
     Level,
@@ -29,6 +31,7 @@ from frn_tui.client.file_requests import (
     Listing,
     RelocatePhotos,
     ScanPath,
+    StampFiles,
 )
 from frn_tui.engine.worker_queues import Job
 from frn_tui.terminal.paths import absolute
@@ -41,6 +44,10 @@ KINDS: dict[Kind, Callable[[Path], bool]] = {
     "model": lambda path: path.suffix.lower() == ".onnx",
 }
 """Kinds of files in the order of a file picker; folders come first."""
+THUMBNAILS = 3
+"""Photos shown of each level of folders."""
+MAX_FOLDERS = 5_000
+"""Maximum number of subfolders to list."""
 
 
 def scan(request: ScanPath, job: Job) -> Found:
@@ -78,7 +85,11 @@ def _contents(path: str, level: int | None, check: Check) -> Found:
         read = readings(Path(path), check)
         if len(read) > 1:
             levels: list[Level] = [
-                {"level": number, "classes": {name: len(photos) for name, photos in each.with_others.items()}}
+                {
+                    "level": number,
+                    "classes": {name: len(photos) for name, photos in each.with_others.items()},
+                    "photos": [str(photos[0]) for photos in islice(each.members.values(), THUMBNAILS)],
+                }
                 for number, each in read.items()
             ]
             return {"kind": "levels", "files": [], "classes": {}, "levels": levels}
@@ -98,14 +109,16 @@ def is_bundle(name: str) -> bool:
     return name.lower().endswith(".zip")
 
 
-def find_missing(request: FindMissing, job: Job) -> list[str]:
-    """Return the paths of files that do not exist, also in a zip."""
-    missing = []
+def stamp(request: StampFiles, job: Job) -> dict[str, tuple[int, int]]:
+    """Return sizes and modification times of existing files; of those in a zip, zeros."""
+    stamps: dict[str, tuple[int, int]] = {}
     for name in request.paths:
         job.check()
-        if not is_file(split_box(Path(name))[0]) and not find_zip(Path(name)):
-            missing.append(name)
-    return missing
+        path = Path(name)
+        if is_file(split_box(path)[0]) or find_zip(path):
+            support = Support.of(path, "")
+            stamps[name] = support.size, support.mtime_ns
+    return stamps
 
 
 def list_folder(request: ListFolder, job: Job) -> Listing:
@@ -123,6 +136,22 @@ def list_folder(request: ListFolder, job: Job) -> Listing:
     order = ["folder", *KINDS]
     entries.sort(key=lambda entry: (order.index(entry["kind"]), natural_order(entry["name"])))
     return {"path": folder, "entries": entries}
+
+
+def find_folders(request: FindFolders, job: Job) -> list[str]:
+    """Return the folders below a folder, level by level; hidden ones and those that cannot be listed are skipped."""
+    root = Path(absolute(request.path))
+    names: list[str] = []
+    visited, waiting = set[tuple[int, int]](), deque([root])
+    while waiting and len(names) < MAX_FOLDERS:
+        job.check()
+        with suppress(OSError, FrnError):
+            if (place := identity(folder := waiting.popleft())) not in visited:  # links may lead in circles
+                visited.add(place)
+                folders = [folder / name for name in sorted(list_entries(folder)[1], key=natural_order)]
+                names += [str(each.relative_to(root)) for each in folders]
+                waiting += folders
+    return names[:MAX_FOLDERS]
 
 
 def _describe(item: os.DirEntry[str]) -> Entry | None:

@@ -12,8 +12,8 @@ from frn.errors import FrnError
 from frn.images.boxes import box_name, split_box
 from frn.images.opening import read_file
 from frn.system.archives import find_zip
-from frn.system.files import is_file, remove_unfinished
-from frn_tui.client.file_requests import MovePhoto, Placed, PlanMoves, Planned, SortPhoto
+from frn.system.files import is_file, remove_unfinished, sync_path
+from frn_tui.client.file_requests import EndMoves, MovePhoto, Placed, PlanMoves, Planned, SortPhoto
 from frn_tui.client.protocol import NOT_PLACED
 from frn_tui.engine.files.moves import MoveJournal, is_stamped
 from frn_tui.engine.files.placing import (
@@ -23,6 +23,7 @@ from frn_tui.engine.files.placing import (
     make_folder,
     move_new,
     numbered,
+    remove_twin,
     safe_name,
 )
 from frn_tui.engine.worker_queues import Job
@@ -35,9 +36,9 @@ def sort_photo(request: SortPhoto, job: Job) -> Placed:
     with _reported():
         file, box = split_box(request.path)  # a box keeps its whole photo
         with _unpacked(file, move=request.move) as photo:
-            place = put(photo, folders[request.verdict], journal)
+            place, is_twin = put(photo, folders[request.verdict], journal)
     named = box_name(str(place), box) if box else str(place)
-    return {"place": named, "journal": str(journal.path) if journal else ""}
+    return {"place": named, "is_twin": is_twin, "journal": str(journal.path) if journal else ""}
 
 
 @contextlib.contextmanager
@@ -66,20 +67,22 @@ def move_photo(request: MovePhoto, job: Job) -> None:
     journal, (source, box) = _journal(request.journal), split_box(request.source)
     target = split_box(request.target)[0] if box else Path(request.target)  # a file may really have such a name
     with _reported():
-        step_over(source, target, journal, back=request.back)
+        step_over(source, target, journal, back=request.back, is_twin=request.is_twin)
 
 
-def put(path: Path, folder: Path, journal: MoveJournal | None) -> Path:
-    """Copy a photo into a folder, or move it if a journal is given to record that; return its path.
+def put(path: Path, folder: Path, journal: MoveJournal | None) -> tuple[Path, bool]:
+    """Copy a photo into a folder, or move it if a journal is given to record that.
 
-    If another photo has the same name, this one gets a number; if the folder has the same photo, a move leaves this one
-    in place. Raises OSError if it cannot be placed; it then stays in place.
+    Returns its path, and whether a moved photo was removed because the folder already had an identical one. If another
+    photo has the same name, this one gets a number. Raises OSError if it cannot be placed; it then stays in place.
     """
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(errno.EINVAL, "is not a regular file")
-    make_folder(folder)
+    for new in make_folder(folder):
+        if journal is not None:
+            journal.made(new)
     if path.parent.samefile(folder):
-        return path
+        return path, False
     for name in numbered(path.name):
         target = folder / name
         if not os.path.lexists(target):
@@ -89,41 +92,71 @@ def put(path: Path, folder: Path, journal: MoveJournal | None) -> Path:
                 else:
                     with journal.moving(path, target):
                         move_new(path, target)
-                return target
-        if (target.exists() and path.samefile(target)) or is_same_photo(path, target):
-            return target if journal is None else path
+                return target, False
+        if target.exists() and path.samefile(target):  # one is a link to the other: there is only one photo
+            return target, False
+        if is_same_photo(path, target):
+            if journal is not None:
+                with journal.moving(path, target, is_twin=True):
+                    remove_twin(path, target)
+            return target, journal is not None
     raise AssertionError("unreachable")
 
 
-def step_over(source: Path, target: Path, journal: MoveJournal, *, back: bool) -> None:
+def step_over(source: Path, target: Path, journal: MoveJournal, *, back: bool, is_twin: bool) -> None:
     """Undo or redo a move. Raises OSError, without losing anything, if a file is in the way or the photo is gone.
 
-    To undo, the photo must still be the one that was moved; its folder is removed once it is empty.
+    To undo, the photo must still be the one that was moved. A moved link becomes a link again if it leads to the same
+    photo, and folders that were created for the move are removed once they are empty.
     """
-    before, after = journal.find(str(target), str(source)) if back else ({}, {})
+    record, before, after = journal.find(str(target), str(source)) if back else (None, {}, {})
+    link, is_gone = before.get("link"), not os.path.lexists(source)
     remove_unfinished(target)  # left by a killed program
-    is_gone = not os.path.lexists(source)
-    if os.path.lexists(target):
-        if is_gone and is_stamped(target.stat(), before):
+    is_linked = link is not None and target.is_symlink() and os.readlink(target) == link  # noqa: PTH115
+    if os.path.lexists(target) and (is_gone or not (is_linked or (is_twin and not back))):
+        if (is_gone and (is_linked or is_stamped(target.stat(), before))) or (
+            is_twin and back and is_same_photo(source, target)
+        ):
             return  # already done by an earlier attempt
         raise OSError(errno.EEXIST, f"was not moved: {target} already exists")
     if not is_gone and not is_stamped(source.lstat(), after):
         raise OSError(errno.EBUSY, "was not moved back: it is another photo now, or was edited")
-    make_folder(target.parent)
     try:
-        with journal.moving(source, target):
-            move_new(source, target)
+        make_folder(target.parent)
+        if is_twin and back:
+            if link is None or not _restore_link(link, target, source):
+                copy_new(source, target)
+            journal.write_outcome("moved", source, target)
+            return
+        with journal.moving(source, target, is_twin=is_twin):
+            if link is not None and _restore_link(link, target, source):
+                source.unlink()
+            else:
+                (remove_twin if is_twin else move_new)(source, target)
     except FileExistsError as error:
         raise OSError(errno.EEXIST, f"was not moved: {target} already exists") from error
-    if back:
+    for folder in source.parents:
+        if record is None or str(folder) not in record.folders:
+            break
         with contextlib.suppress(OSError):  # it contains other files
-            source.parent.rmdir()
+            folder.rmdir()
+
+
+def _restore_link(link: str, place: Path, photo: Path) -> bool:
+    """Create a link that was moved; return whether it leads to a photo with the same content, otherwise remove it."""
+    if not os.path.lexists(place):
+        place.symlink_to(link)
+    if is_same_photo(place, photo):
+        sync_path(place.parent)
+        return True
+    place.unlink()
+    return False
 
 
 def plan_moves(request: PlanMoves, job: Job) -> Planned:
-    """Describe what a move would do."""
+    """Describe what a move would do; to begin it, record the plan in a new journal."""
     folders, seen = _folders(request.folder, request.verdicts), set[Path]()
-    planned: Planned = {"moves": 0, "folders": 0, "stay": 0, "taken": 0}
+    planned: Planned = {"moves": 0, "folders": 0, "stay": 0, "taken": 0, "journal": ""}
     for name, verdict in request.photos:
         file = split_box(name)[0]
         target = folders[verdict] / file.name
@@ -134,7 +167,16 @@ def plan_moves(request: PlanMoves, job: Job) -> Planned:
         planned["taken"] += target in seen or os.path.lexists(target)
         seen.add(target)
     planned["folders"] = len({target.parent for target in seen})
+    if request.begin:
+        journal = _journal("")
+        journal.begin(request.folder, request.photos, request.verdicts)
+        planned["journal"] = str(journal.path)
     return planned
+
+
+def end_moves(request: EndMoves, job: Job) -> None:
+    """Record that the moves of a journal have ended."""
+    _journal(request.journal).end()
 
 
 def _folders(folder: str, verdicts: Sequence[str]) -> dict[str, Path]:
