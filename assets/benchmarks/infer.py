@@ -4,7 +4,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Annotated
@@ -28,52 +29,37 @@ from frn.models.zoo import DEFAULT_MODEL
 from frn.ridge.enrolment import ClassScorer, EnrolledClass, enroll
 
 
-def time_extractor(model: Model, extractor: Extractor, *, batch: int, rounds: int | None) -> dict[str, float]:
-    """Return the milliseconds per batch of "onnxruntime" and "torch" (eager), from pixels in [0, 1] to feature maps.
+def contestants(
+    model: Model, extractor: Extractor, classifier: bytes, enrolled: Mapping[str, EnrolledClass], batches: Iterable[int]
+) -> dict[str, dict[str, Callable[[], object]]]:
+    """Return what is compared, on one thread: maps of a batch of images in [0, 1], and answers for photos of any size.
 
-    The extractor is exported from the model and uses one thread; `rounds` is passed to `take_turns`.
+    `classifier` is the content of a `classifier.onnx` of this extractor, of this model, and of these classes. "library"
+    uses Pillow, the extractor and numpy; "extractor" computes a map from prepared pixels.
     """
-    side = extractor.transform.size
-    images = torch.rand(batch, 3, side, side, generator=torch.Generator().manual_seed(0))
-    inputs = {"images": images.numpy()}
-    session = open_session(extractor.data, "features.onnx", device="cpu", threads=1)
-    return take_turns(
-        {"onnxruntime": lambda: session.run(None, inputs), "torch": lambda: model.feature_maps(images)},
-        rounds=rounds,
-    )
-
-
-def time_classifier(
-    extractor: Extractor,
-    classifier: bytes,
-    enrolled: Mapping[str, EnrolledClass],
-    *,
-    height: int,
-    width: int,
-    rounds: int | None,
-) -> dict[str, float]:
-    """Return the milliseconds per image of the whole "classifier", of the "library" and of the bare "extractor".
-
-    The classifier and the library compute class errors from an image of any size; the library uses Pillow, the
-    extractor and numpy. The extractor computes a feature map from prepared pixels.
-
-    `classifier` is the content of a `classifier.onnx` that was exported with this extractor and these classes.
-    """
-    session = open_session(classifier, "classifier.onnx", device="cpu", threads=1)
+    size, generator = extractor.transform.size, np.random.default_rng(0)
     bare = open_session(extractor.data, "features.onnx", device="cpu", threads=1)
-    generator = np.random.default_rng(0)
-    side = extractor.transform.size
-    prepared = {"images": generator.random((1, 3, side, side), dtype=np.float32)}
-    pixels = generator.integers(0, 256, (height, width, 3), dtype=np.uint8)
-    image, bank = Image.fromarray(pixels), ClassScorer(list(enrolled.values()))
-    return take_turns(
-        {
-            "extractor": lambda: bare.run(None, prepared),
-            "library": lambda: bank.class_error(extractor.feature_maps(extractor.transform(image)[None])),
-            "classifier": lambda: session.run(None, {"image": pixels}),
-        },
-        rounds=rounds,
-    )
+    session = open_session(classifier, "classifier.onnx", device="cpu", threads=1)
+    bank, cases = ClassScorer(list(enrolled.values())), dict[str, dict[str, Callable[[], object]]]()
+    for n in batches:
+        images = generator.random((n, 3, size, size), dtype=np.float32)
+        cases[f"maps, {n} at once"] = {
+            "onnxruntime": partial(bare.run, None, {"images": images}),
+            "torch": partial(model.feature_maps, torch.from_numpy(images)),
+        }
+    prepared = {"images": generator.random((1, 3, size, size), dtype=np.float32)}
+    for height, width in ((size, size), (64, 64), (480, 640)):
+        pixels = generator.integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+        def library(image: Image.Image) -> object:
+            return bank.class_error(extractor.feature_maps(extractor.transform(image)[None]))
+
+        cases[f"answer, {width} x {height}"] = {
+            "extractor": partial(bare.run, None, prepared),
+            "library": partial(library, Image.fromarray(pixels)),
+            "classifier": partial(session.run, None, {"image": pixels}),
+        }
+    return cases
 
 
 def enroll_moths(extractor: Extractor, way: int = 5) -> dict[str, EnrolledClass]:
@@ -105,25 +91,22 @@ def time_command(extractor: Extractor, *, photos: int, way: int, rounds: int, si
 
     The classes have been enrolled before. The processes alternate; each time is the median of the rounds.
     """
-    moths = draw_classes(way, 5 + -(-photos // way), size=64, seed=0)
+    each = 5 + -(-photos // way)
+    moths = draw_classes(way, each, size=64, seed=0)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        (folder / "photos").mkdir()
         for number, pixels in enumerate(moths.images().reshape(-1, 64, 64, 3)):
-            label, place = divmod(number, 5 + -(-photos // way))
+            label, place = divmod(number, each)
             home = folder / "classes" / moths.names[label] if place < 5 else folder / "photos"
             home.mkdir(parents=True, exist_ok=True)
             Image.fromarray(pixels).resize((side, side)).save(home / f"{number:05}.jpg")
-        (folder / "features.onnx").write_bytes(extractor.data)
         for path in sorted((folder / "photos").iterdir())[photos:]:
             path.unlink()
-        transform, features = extractor.transform, folder / "features.onnx"
-        numbers = (transform.size, transform.length)
-        words = {
-            "bare loop": ["-c", BARE, features, *numbers, folder / "photos"],
-            "frn classify": ["-m", "frn", "classify", folder / "classes", folder / "photos", "--json"],
-        }
-        words["frn classify"] += ["--model", extractor.where]
+        (folder / "features.onnx").write_bytes(extractor.data)
+        transform, places = extractor.transform, (folder / "classes", folder / "photos")
+        bare = ["-c", BARE, folder / "features.onnx", transform.size, transform.length, folder / "photos"]
+        ours = ["-m", "frn", "classify", *places, "--json", "--model", extractor.where]
+        words: dict[str, list[object]] = {"bare loop": bare, "frn classify": ours}
         milliseconds: dict[str, list[float]] = {name: [] for name in words}
         for turn in range(rounds + 1):  # the first turn fills the caches
             for name, arguments in words.items():
@@ -146,18 +129,14 @@ def main(
 
     --photos compares the whole process of `frn classify` with a bare loop of Pillow and onnxruntime, on all cores.
     """
-    cases: dict[str, dict[str, float]] = {}
     with user_errors():
         loaded = load_model(model)
         features = features_graph(loaded).SerializeToString()
         extractor = Extractor(features, model, trusted=True, device="cpu", threads=1)
         enrolled = enroll_moths(extractor, way)
         classifier = classifier_graph(features, enrolled).SerializeToString()
-        for n in batch or (1, 16):
-            cases[f"maps, {n} at once"] = time_extractor(loaded, extractor, batch=n, rounds=rounds)
-        for height, width in ((extractor.transform.size,) * 2, (64, 64), (480, 640)):
-            ms = time_classifier(extractor, classifier, enrolled, height=height, width=width, rounds=rounds)
-            cases[f"answer, {width} x {height}"] = ms
+        compared = contestants(loaded, extractor, classifier, enrolled, batch or (1, 16))
+        cases = {what: take_turns(each, rounds=rounds) for what, each in compared.items()}
         if photos:
             cases[f"process, {photos:,} photos"] = time_command(extractor, photos=photos, way=way, rounds=rounds or 5)
     rows = [
