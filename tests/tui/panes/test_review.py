@@ -10,12 +10,12 @@ import pytest
 from frn_tui.client.protocol import Answer
 from frn_tui.dialogs.dialogs import AskText, Choose
 from frn_tui.dialogs.picker import Picker
+from frn_tui.document.answer_files import export_text
 from frn_tui.document.review_state import (
     KINDS,
     Arrangement,
     Reviewed,
     effort,
-    export_text,
     questions,
     reviewed,
     summary,

@@ -1,12 +1,8 @@
-"""Review of answers: selection, order, and state of each; their records for other programs."""
+"""Review of answers: selection, order, and state of each."""
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from frn.images.boxes import Box
-from frn.inference.records import Answer as Record
-from frn.inference.records import Prediction, Unreadable, answer_of, lines
 from frn.projects.names import natural_order
 from frn.projects.session import State, Support
 from frn_tui.client.protocol import Answer, ClassScore
@@ -248,36 +244,3 @@ class Arrangement:
     def words(self) -> str:
         only = [word for word in ("" if self.kind == "all" else self.kind, self.said, self.wanted) if word]
         return " · ".join([self.order, *(f"only {word}" for word in only)])
-
-
-def records(items: Sequence[Reviewed], state: State) -> Iterator[Record | Unreadable]:
-    """Yield the records of `frn classify`, with the final label of each photo."""
-    holders = state.holders()
-    for item in items:
-        answer = item.answer
-        if not item.is_readable:
-            yield Unreadable(image=item.path, error=answer.get("reason", ""))
-            continue
-        scores = {score["id"]: score for score in answer["scores"]}
-        by_name = {entry.name: scores[entry.id] for entry in state.classes if entry.id in scores}
-        _, near = holders.get(answer.get("near_copy", ""), (None, None))
-        prediction = Prediction(
-            {name: score["probability"] for name, score in by_name.items()},
-            {name: score["error"] for name, score in by_name.items()},
-            {name: score["explained"] for name, score in by_name.items()},
-            known=answer.get("known", math.nan),
-            unknown=item.is_unknown,
-            example_of=None if item.label_id is None else item.label,
-            near_copy_of=near,
-            transductive=answer.get("transductive", False),
-            box=Box(*answer["box"]) if "box" in answer else None,
-            searched=state.search != "none",
-        )
-        yield answer_of(item.path, prediction, final=item.said)
-
-
-def export_text(suffix: str, items: Sequence[Reviewed], state: State) -> str:
-    """Return the content of a file of answers, .csv or .jsonl."""
-    classes = [entry.name for entry in state.classes if entry.supports]
-    boxes = ["box"] if state.search != "none" else []
-    return "".join(lines(suffix, records(items, state), classes, "final", "example_of", "near_copy_of", *boxes))

@@ -10,7 +10,7 @@ from frn_tui.client.protocol import EngineError
 from frn_tui.dialogs.dialogs import AskText, Choose
 from frn_tui.document.photo_files import bundle, describe_move, sort
 from frn_tui.document.queries import Problem
-from frn_tui.document.review_state import Reviewed, export_text
+from frn_tui.document.review_state import Reviewed
 from frn_tui.panes.context import Context
 from frn_tui.terminal.paths import absolute
 
@@ -94,6 +94,8 @@ class Exports:
             self.context.say(f"{path} written   {how}".rstrip())
 
     async def _write_answers(self, path: str, suffix: str, *, replace: bool = False) -> None:
+        from frn_tui.document.answer_files import export_text  # imported here for an earlier first paint
+
         text = export_text(suffix, self._answers(), self.controller.session.state)
         await self.controller.engine.call(WriteText(path, text, replace))
 
