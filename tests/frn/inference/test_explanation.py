@@ -72,7 +72,9 @@ def test_shares_of_the_photo_sum_to_the_decision(allowance: float) -> None:
     for rebuilt in (first, second):
         for box in (None, Box(1, 0, 2, 2)):
             assert rebuilt.origin(box).sum() == pytest.approx(1, abs=1e-9)
-            assert sum(s.share for s in rebuilt.sources(box, 99, 0)) == pytest.approx(1, abs=1e-9)  # all cells
+            of_cells = [s.share for s in rebuilt.sources(box, 99, 0)]
+            assert sum(of_cells) == pytest.approx(1, abs=1e-9)
+            assert of_cells == sorted(of_cells, reverse=True)
 
 
 def test_decision_is_that_of_the_classifier(classifier: Classifier) -> None:
