@@ -40,7 +40,7 @@ def test_scores_are_sorted_by_error_and_sum_to_one(engine: Engine, members: dict
 def test_nearest_example_has_the_largest_share_and_is_not_the_photo_itself(d: int) -> None:
     draws = np.random.default_rng(0)
     maps = {key: draws.random((4, d), np.float32) for key in "abcx"}
-    models: Any = SimpleNamespace(known=maps.__getitem__, extractor=SimpleNamespace(sha256="m"))
+    models: Any = SimpleNamespace(known=maps.__getitem__, extractor=SimpleNamespace(sha256="m", tta="none"))
     classes = EnrolledClasses(models)
     current: Any = SimpleNamespace(other=None, head=HeadParameters(), extractor=models.extractor)
     classes._current = current
