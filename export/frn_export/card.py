@@ -17,6 +17,7 @@ from frn.images.transforms import EvaluationTransform
 PRECISIONS = {
     "fp32": "fp32",
     "fp16": "fp16: weights are stored in half precision, computation is in float32",
+    "int8": "int8: convolutions are computed with 8-bit integers",
 }
 OLDEST_RUNTIME = "1.17"
 """Oldest tested version of onnxruntime (tests/runtimes)."""
@@ -65,8 +66,10 @@ def open_photo(path):  # upright by its EXIF tag, sRGB by its ICC profile
 """Code that opens a photo in every example; docs/guides/export.md and docs/tutorials/deployment.md repeat it."""
 
 
-def model_card(files: Mapping[str, bytes], record: Mapping[str, object], *, precision: str = "fp32") -> str:
-    """Write the card of exported files, given by name without `.onnx`."""
+def model_card(
+    files: Mapping[str, bytes], record: Mapping[str, object], *, precision: str = "fp32", cost: str = ""
+) -> str:
+    """Write the card of exported files, given by name without `.onnx`; `cost` describes the loss of precision."""
     models = {name: onnx.load_model_from_string(data) for name, data in files.items()}
     metadata = {entry.key: entry.value for entry in models["features"].metadata_props}
     config = json.loads(metadata["frn.config"])
@@ -88,7 +91,7 @@ def model_card(files: Mapping[str, bytes], record: Mapping[str, object], *, prec
         d=d,
         grid=" x ".join(map(str, grid)),
         data=" ".join(str(record.get("data", "not recorded")).split()).replace("|", "\\|"),
-        precision=PRECISIONS[precision],
+        precision=PRECISIONS[precision] + (f" ({cost})" if cost else ""),
         opset=models["features"].opset_import[0].version,
         ir=models["features"].ir_version,
         oldest=OLDEST_RUNTIME,

@@ -44,6 +44,7 @@ def compare_answers(
     classifier: Classifier,
     what: str,
     class_error: Callable[[Image.Image], NDArray[np.floating]],
+    allowed: float = CLASSIFIER_TOLERANCE,
 ) -> Difference:
     """Compare a graph's errors (way) with those of its classifier, on an example of each of the first classes."""
     largest = 0.0
@@ -53,4 +54,4 @@ def compare_answers(
         expected = list(classifier.predict(maps[0]).errors.values())
         energy = float(classifier.scorer.energy(maps)[0]) or 1.0
         largest = max(largest, float(np.abs(class_error(photo) - expected).max()) / energy)
-    return Difference(what, largest, CLASSIFIER_TOLERANCE, "a photo's energy")
+    return Difference(what, largest, allowed, "a photo's energy")

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from frn.errors import FrnError
+from frn.evaluation.evaluate_model import ProgressBars, no_bars
 from frn.features.extractor import Extractor, Tta, seen_by
 from frn.features.onnx_runtime import open_session, run_session
 from frn.heads.frn import FRNHead
@@ -19,9 +20,9 @@ from frn.models.model import Model, serialise
 from frn.projects.session import State
 from frn.ridge.parameters import HeadParameters
 from frn.system.file_sets import require_writable_set, write_set
-from frn_export import parity
+from frn_export import parity, quantise
 from frn_export.card import model_card
-from frn_export.difference import Difference, compare_answers
+from frn_export.difference import CLASSIFIER_TOLERANCE, Difference, compare_answers
 from frn_export.graphs.backbone import features_graph
 from frn_export.graphs.classifier import batch_graph, classifier_graph, require_text
 from frn_export.graphs.enrolled_head import classifier_with, enrolled
@@ -29,7 +30,7 @@ from frn_export.graphs.finder import finder_graph
 from frn_export.graphs.head import head_graph
 from frn_export.graphs.mirror import augmented
 from frn_export.graphs.prepare import preprocess_graph
-from frn_export.half import half
+from frn_export.int8_accuracy import Cost, draw_sample, measure_cost
 
 Array = NDArray[Any]
 
@@ -38,8 +39,12 @@ Array = NDArray[Any]
 class ExportOptions:
     """Contents and precision of an export."""
 
-    precision: Literal["fp32", "fp16"] = "fp32"
-    """fp16 halves the size of the weights."""
+    precision: Literal["fp32", "fp16", "int8"] = "fp32"
+    """fp16 halves the size of the weights; int8 also computes in 8 bits, and needs `calibrate`."""
+    calibrate: Path | None = None
+    """Folder of class folders on which int8 is calibrated and measured."""
+    max_drop: float = 1.0
+    """Largest loss of accuracy allowed for int8, in percentage points."""
     threshold: float | None = None
     """`known` below which a photo is unknown, stored in classifier.onnx; calibrated by default."""
     weights: bool = False
@@ -49,6 +54,15 @@ class ExportOptions:
     tta: Tta = "none"
     """Test-time augmentation to build into features.onnx and the files made from it."""
 
+    def __post_init__(self) -> None:
+        if self.precision == "int8" and self.calibrate is None:
+            raise FrnError(
+                "--precision int8 needs --calibrate FOLDER: class folders with at least 8 images each, with photos "
+                "like those you will classify. Some of them calibrate int8, the others measure its loss of accuracy."
+            )
+        if self.precision != "int8" and self.calibrate is not None:
+            raise FrnError(f"--calibrate is for --precision int8; {self.precision} needs no images. Remove it.")
+
 
 @dataclass(frozen=True, slots=True)
 class Exported:
@@ -56,6 +70,8 @@ class Exported:
 
     paths: dict[str, Path]
     differences: dict[str, Difference]
+    cost: Cost | None
+    """Cost of int8."""
     removed: list[Path]
     """Files removed from the earlier export."""
 
@@ -66,14 +82,16 @@ def export_model(
     options: ExportOptions,
     classes: Mapping[str, Sequence[Path]] | State | None = None,
     *,
+    bars: ProgressBars = no_bars,
     warn: Callable[[Sequence[str]], None] = lambda reasons: None,
 ) -> Exported:
     """Write a model as ONNX files and a README.md, with both classifiers if classes (or those of a project) are given.
 
     The files are preprocess.onnx, features.onnx and head.onnx. The model must be in evaluation mode; `warn` receives
-    the reasons for skipped images of the classes. Raises FrnError if a file differs from its original; then nothing is
-    written. A head that cannot be exported is skipped with a warning, unless classes need it. `SHA256SUMS` lists the
-    files. Those that only the earlier export lists are removed, since they would belong to another model.
+    the reasons for skipped images of the classes. Raises FrnError if a file differs from its original, or int8 loses
+    too much accuracy; then nothing is written. A head that cannot be exported is skipped with a warning, unless classes
+    need it. `SHA256SUMS` lists the files. Those that only the earlier export lists are removed, since they would belong
+    to another model.
     """
     names = [entry.name for entry in classes.classes] if isinstance(classes, State) else classes
     require_text(names or ())
@@ -83,12 +101,15 @@ def export_model(
     certain += ["finder.onnx"] if isinstance(classes, State) and classes.search != "none" else []
     certain += ["model.safetensors"] if options.weights else []
     require_writable_set(out, certain, replace=options.replace)
-    features = features_graph(model).SerializeToString(deterministic=True)
+    features, cost = features_graph(model).SerializeToString(deterministic=True), None
     differences = {"difference": parity.compare_features(model, features).require()}
     if options.precision == "fp16":
-        features = half(features)
+        features = quantise.half(features)
         compared = parity.compare_features(model, features, allowed=parity.HALF_TOLERANCE)
         differences["difference"] = compared.require()
+    elif options.calibrate is not None:
+        features, cost = _int8(model, features, options.calibrate, bars, warn)
+        cost.require(options.max_drop)
     features = augmented(features, options.tta)
     transform = seen_by(model.config.transform, options.tta)
     graphs = {
@@ -112,6 +133,7 @@ def export_model(
         notes = classifier.enroll_state(classes) if isinstance(classes, State) else classifier.enroll(classes)
         warn([str(note) for note in notes])
         classifier.threshold_override = options.threshold
+        allowed = parity.COARSE_TOLERANCE if options.precision == "int8" else CLASSIFIER_TOLERANCE
         held, rule, gamma = enrolled(classifier), classifier.rule, classifier.head.gamma
         built = {
             "classifier": classifier_graph(features, held, rule=rule, gamma=gamma),
@@ -122,16 +144,16 @@ def export_model(
         for name, graph in built.items():
             graphs[name] = graph.SerializeToString(deterministic=True)
             run = _class_error(graphs[name], name, extractor.transform)
-            difference = compare_answers(classifier, f"{name}.onnx", run).require()
+            difference = compare_answers(classifier, f"{name}.onnx", run, allowed).require()
             differences[f"{name.rpartition('-')[2]}_difference"] = difference
-    card = model_card(graphs, model.record, precision=options.precision)
+    card = model_card(graphs, model.record, precision=options.precision, cost=str(cost or ""))
     paths = {name: out / f"{name}.onnx" for name in graphs} | {"card": readme}
     files = {paths[name].name: data for name, data in graphs.items()} | {readme.name: card.encode()}
     if options.weights:
         paths["weights"] = out / "model.safetensors"
         files[paths["weights"].name] = serialise(model, half=options.precision == "fp16")
     removed = write_set(out, files, replace=options.replace)
-    return Exported(paths, differences, [out / name for name in removed])
+    return Exported(paths, differences, cost, [out / name for name in removed])
 
 
 def _compare_preprocess(transform: EvaluationTransform, graph: bytes) -> Difference:
@@ -148,6 +170,18 @@ def _compare_preprocess(transform: EvaluationTransform, graph: bytes) -> Differe
         wanted = transform(Image.fromarray(pixels)).transpose(2, 0, 1).astype(np.float64) / 255
         largest = max(largest, float(np.abs(images[0] - wanted).max()))
     return Difference("preprocess.onnx", largest, 2.001 / 255, "white")
+
+
+def _int8(
+    model: Model, features: bytes, calibrate: Path, bars: ProgressBars, warn: Callable[[Sequence[str]], None]
+) -> tuple[bytes, Cost]:
+    """Return the int8 extractor and its cost in accuracy."""
+    with bars("decoding") as decoding:
+        sample = draw_sample(calibrate, model.config.transform, progress=decoding)
+    warn([entry.reason for entry in sample.broken])
+    quantised = quantise.int8(features, sample.calibration)
+    with bars("judging int8") as judging:
+        return quantised, measure_cost(model.head, features, quantised, sample, progress=judging)
 
 
 def _class_error(data: bytes, name: str, transform: EvaluationTransform) -> Callable[[Image.Image], Array]:

@@ -34,6 +34,8 @@ HEAD_TOLERANCE = 5e-6
 
 Usual models stay below 1e-6; with 640 channels and many shots, float32 sums of 409,600 terms reach 2e-6 if rho is
 small."""
+COARSE_TOLERANCE = 2e-2
+"""Tolerance for int8, where one grey level can move an activation to its next step."""
 
 Maps = NDArray[np.float32]
 

@@ -12,6 +12,7 @@ import numpy as np
 from PIL import Image
 
 from frn.images.depth import DEEP, shallow, white_level
+from frn.images.png_colours import profile_of
 
 STRIP = 1 << 18
 """Pixels converted and scaled at a time."""
@@ -70,26 +71,29 @@ def _reduced(image: Image.Image, box: Box, orientation: int, factor: int, conver
 def converter(image: Image.Image) -> Convert:
     """Return a function that converts any part of an image to sRGB.
 
-    High-bit-depth grey values are rescaled, colours are converted by the ICC profile, and transparency becomes
-    white.
+    High-bit-depth grey values are rescaled, colours are converted by the ICC profile or the chunks of a PNG, and
+    transparency becomes white.
     """
     see_through = image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info
     deep = image.mode in DEEP
     grey = deep or image.mode in ("L", "LA", "La", "1")
     colours = "CMYK" if image.mode == "CMYK" else "L" if grey else "RGB"
-    to_srgb = srgb_converter(image.info.get("icc_profile"), colours)
+    to_srgb = srgb_converter(profile_of(image, colours), colours)
     if image.mode == "RGB" and not see_through:
         return to_srgb
-    white = _white_level(image) if deep else 0.0
+    white, key = _white_level(image) if deep else 0.0, image.info.get("transparency")
 
     def convert(part: Image.Image) -> Image.Image:
-        part = shallow(np.asarray(part), white) if deep else part
+        values = np.asarray(part) if deep else None
+        if values is not None:
+            part = shallow(values, white)
         if not see_through:
             return to_srgb(part.convert(colours))
         layer = part.convert("RGBA")
         painted = to_srgb(layer.getchannel("R") if grey else layer.convert("RGB"))
+        mask = layer.getchannel("A") if values is None else Image.fromarray(values != key)
         result = Image.new("RGB", part.size, "white")
-        result.paste(painted, mask=layer.getchannel("A"))
+        result.paste(painted, mask=mask)
         return result
 
     return convert

@@ -1,6 +1,7 @@
 """Decoding of image bytes in this process, with limits on pixels and memory."""
 
 import contextlib
+import hashlib
 import io
 import math
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from frn.errors import FrnError, shorten
 from frn.images import depth, kinds
 from frn.images.boxes import Box, box_name
 from frn.images.colour import SIDEWAYS, UPRIGHT, shrunk, to_rgb
+from frn.images.png_colours import HDR, coding_points, profile_of
 from frn.images.transforms import EvaluationTransform
 
 FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "BMP", "GIF", "TIFF", "PPM")
@@ -24,6 +26,7 @@ LARGE = 24_000_000
 """Pixels above which this process decodes images one at a time, and above which a box is reduced."""
 COARSE = 4
 """Factor by which a JPEG is reduced if it needs more than `MAX_MEMORY` or has more than `MAX_PIXELS`."""
+JPEG, JPEG_END = b"\xff\xd8\xff", b"\xff\xd9"
 ORIENTATION, STRIP_ROWS, TILE_ROWS = 0x0112, 278, 323
 """EXIF and TIFF tags."""
 
@@ -60,6 +63,7 @@ class DecodeRequest:
         if self.stored:
             if image.mode not in ("L", "RGB") or "transparency" in image.info:
                 return to_rgb(image)
+            image.info["icc_profile"] = profile_of(image, image.mode)
             return image
         return upright_rgb(image)
 
@@ -94,6 +98,10 @@ def decode_in_process(
                     )
                 raw = depth.raw_mode(image)
                 image.load()
+                image.info["cicp"] = points = coding_points(data) if image.format == "PNG" else None
+                if points and (curve := HDR.get(points[1])):
+                    depth.say(f"an image has the HDR curve {curve}: its colours are read as sRGB. Save it without HDR.")
+                depth.match_key(image, raw)
                 orientation = _orientation(image)
                 if orientation in SIDEWAYS:
                     width, height = height, width
@@ -110,6 +118,8 @@ def decode_in_process(
             f"{where}: there is not enough memory to decode it. Free some memory, or scale the image down."
         ) from error
     except Exception as error:  # Pillow's decoders may raise anything for a damaged file
+        if lacks_only_its_end(data):
+            return decode_in_process(data + JPEG_END, where, request, alone)
         raise FrnError(f"{where}: is damaged and cannot be decoded ({shorten(error)})") from error
 
 
@@ -127,12 +137,31 @@ def _within(
 
 
 def _opened(data: bytes) -> Image.Image:
-    if data.startswith(b"\xff\xd8\xff"):  # no pixel limit of Pillow's own; an MPO is opened as its first JPEG
+    if data.startswith(JPEG):  # no pixel limit of Pillow's own; an MPO is opened as its first JPEG
         return JpegImagePlugin.JpegImageFile(io.BytesIO(data))
     if kinds.is_heif(data):
         kinds.register_heif()
         return Image.open(io.BytesIO(data), formats=[kinds.HEIF])
     return Image.open(io.BytesIO(data), formats=FORMATS)
+
+
+def lacks_only_its_end(data: bytes) -> bool:
+    """Return whether a JPEG that cannot be decoded has all of its pixels and lacks only the end marker.
+
+    If nothing is missing, bytes inserted before an added marker change no pixel; otherwise they fill missing pixels.
+    """
+    if not data.startswith(JPEG) or data.endswith(JPEG_END):
+        return False
+    seen = set()
+    for rest in (b"", b"\x55" * 64, b"\xaa" * 64):
+        try:
+            with JpegImagePlugin.JpegImageFile(io.BytesIO(data + rest + JPEG_END)) as image:
+                if image.width * image.height > MAX_PIXELS:
+                    image.draft(None, (image.width // COARSE, image.height // COARSE))
+                seen.add(hashlib.sha256(image.tobytes()).digest())
+        except Exception:  # Pillow's decoders may raise anything for a damaged file
+            return False
+    return len(seen) == 1
 
 
 def _memory(image: Image.Image, pixels: int) -> int:

@@ -1,4 +1,4 @@
-"""Samples of more than eight bits.
+"""Samples of more than eight bits, and the transparent colour that a file stores with them.
 
 Cameras and microscopes write 10 to 14 bits into 16-bit files. The file's tags give the number of bits; without them it
 follows from the largest value.
@@ -19,13 +19,15 @@ from frn.errors import FrnWarning
 
 DEEP = frozenset({"I;16", "I;16B", "I;16L", "I", "F"})
 """Modes of more than eight bits, all grey."""
+SCALES = {"L;2": 85, "L;4": 17}
+"""Factor from a stored grey level to eight bits, by raw mode."""
 BITS_PER_SAMPLE, MAX_SAMPLE_VALUE = 258, 281
 """TIFF and EXIF tags."""
 WHITE = 65535
 
 
 class ShallowDataWarning(FrnWarning):
-    """Warning that a 16-bit file uses fewer bits, so its values were scaled."""
+    """Warning that a 16-bit file uses fewer bits, so its values were scaled, or that its HDR curve was not applied."""
 
 
 def white_level(image: Image.Image, most: float) -> float:
@@ -67,6 +69,15 @@ def raw_mode(image: Image.Image) -> str:
         arguments: Any = image.tile[0][3]  # type: ignore[attr-defined]
         return str(arguments if isinstance(arguments, str) else arguments[0])
     return ""
+
+
+def match_key(image: Image.Image, raw: str) -> None:
+    """Convert a PNG's transparent colour from the file's depth to that of its pixels."""
+    key = image.info.get("transparency")
+    if raw in SCALES and isinstance(key, int):
+        image.info["transparency"] = key * SCALES[raw]
+    elif raw.startswith("RGB;16") and isinstance(key, tuple):
+        image.info["transparency"] = tuple(value >> 8 for value in key)
 
 
 def rescale(image: Image.Image, raw: str, data: bytes) -> Image.Image:

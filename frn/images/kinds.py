@@ -27,9 +27,12 @@ BEGINNINGS = {
     (b"\0\0\0\x0cjP  ", b"\xff\x4f\xff\x51"): "a JPEG 2000 image, which is not supported. Convert it to JPEG or PNG.",
     (b"\0\0\0\x0cJXL ", b"\xff\x0a"): "a JPEG XL image, which is not supported. Convert it to JPEG or PNG.",
     (b"\0\0\x01\0",): "an icon, which is not supported. Convert it to PNG.",
-    (b"FUJIFILMCCD-RAW", b"FOVb", b"IIU\0", b"IIRO", b"IIRS", b"MMOR"): RAW,
+    (b"FUJIFILMCCD-RAW", b"FOVb"): RAW,
 }
 """Descriptions of files by their possible first bytes."""
+SUB_IFDS, SUBFILE_TYPE, DNG_VERSION = 0x014A, 0x00FE, 0xC612
+"""TIFF tags."""
+MAX_ENTRIES = 512
 
 HEIF_EXTENSIONS = frozenset({".heic", ".heif", ".hif"})
 EXTENSIONS = HEIF_EXTENSIONS | set(
@@ -56,6 +59,8 @@ def describe(data: bytes, name: str) -> str | None:
         data[:4] == b"RIFF" and data[8:12] == b"AVI "
     ):
         return VIDEO
+    if is_raw(data):
+        return RAW
     # Bytes of text that identify a web page or drawing
     text = data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if re.match(rb"(<\?xml.*?)?(<!--.*?-->|<!doctype svg.*?>|\s)*<svg\b", text, re.DOTALL):
@@ -63,6 +68,25 @@ def describe(data: bytes, name: str) -> str | None:
     if text.startswith((b"<!doctype html", b"<html", b"<head", b"<body")):
         return "a web page, not the image on it. Fetch the image itself."
     return None
+
+
+def is_raw(data: bytes) -> bool:
+    """Return whether a file is a camera's TIFF whose first image is only a preview."""
+    if data[:4] in (b"IIU\0", b"IIRO", b"IIRS", b"MMOR") or (data[:4] == b"II*\0" and data[8:10] == b"CR"):
+        return True
+    if data[:4] not in (b"II*\0", b"MM\0*"):
+        return False
+    order = "little" if data[:1] == b"I" else "big"
+
+    def number(at: int, size: int) -> int:
+        return int.from_bytes(data[at : at + size], order)  # type: ignore[arg-type]
+
+    start = number(4, 4)
+    entries = {
+        number(at, 2): number(at + 8, 4 if number(at + 2, 2) == 4 else 2)
+        for at in range(start + 2, start + 2 + 12 * min(number(start, 2), MAX_ENTRIES), 12)
+    }
+    return DNG_VERSION in entries or (SUB_IFDS in entries and entries.get(SUBFILE_TYPE, 0) & 1 == 1)
 
 
 def is_heif(data: bytes) -> bool:

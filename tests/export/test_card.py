@@ -159,14 +159,14 @@ def test_documented_code_opens_photos_as_the_program_does(kind: str, tmp_path: P
 def test_the_card_describes_the_model_and_every_input_and_output() -> None:
     files = exported(TRANSFORMS["shorter"])
     record = {"data": "a | b\nc", "validation": {"accuracy": 57.0}}
-    card = model_card(files, record, precision="fp16")
+    card = model_card(files, record, precision="int8", cost="60.00% in fp32, 59.90% in int8")
     for row in (
         "| backbone | conv4 |",
         "| method | frn |",
         "| image | 32 x 32 pixels, RGB: the shorter side to 40, then the centre 32 x 32 |",
         "| feature map | r = 16 locations (4 x 4) of d = 64 channels |",
         "| trained on | a \\| b c |",
-        "| precision | fp16: weights are stored in half precision, computation is in float32 |",
+        "| precision | int8: convolutions are computed with 8-bit integers (60.00% in fp32, 59.90% in int8) |",
         f"| program | frn {__version__} |",
         "| in | `images` | float32 | (n, 3, 32, 32) |",
         "| out | `feature_map` | float32 | (n, 16, 64) |",

@@ -17,7 +17,8 @@ EXPORTED: dict[str, Any] = dict.fromkeys(("features", "preprocess", "card", "pre
 EXPORTED |= dict.fromkeys(("difference", "preprocess_difference"), float)
 ALSO_EXPORTED: dict[str, Any] = dict.fromkeys(("head", "classifier", "weights"), str)
 ALSO_EXPORTED |= dict.fromkeys(("head_difference", "classifier_difference", "batch_difference"), float)
-"""Paths, and relative differences from torch."""
+ALSO_EXPORTED |= dict.fromkeys(("accuracy_fp32", "accuracy", "drop"), float)
+"""Paths, relative differences from torch, and the accuracy in percent before and after int8 quantisation."""
 TRAINED = {"model": str, "validation": float, "seconds": float}
 COMPARED = {"accuracy": float, "interval": list[float], "photos": Count, "bytes": Count, "auroc": Maybe}
 

@@ -8,7 +8,7 @@ import typer
 
 from frn.cli.shell import options
 from frn.cli.shell.classes import open_classes
-from frn.cli.shell.console import note, print_json, report_skipped, stdout, user_errors
+from frn.cli.shell.console import note, print_json, progress_bar, report_skipped, stdout, user_errors
 from frn.errors import FrnError
 from frn.models.zoo import DEFAULT_MODEL
 
@@ -26,8 +26,12 @@ def export(
     threshold: options.Threshold = None,
     tta: options.TtaName = None,
     precision: Annotated[
-        Literal["fp32", "fp16"], typer.Option(help="Number format of the weights; fp16 is half the size.")
+        Literal["fp32", "fp16", "int8"], typer.Option(help="fp16: half the size; int8: a quarter (with --calibrate).")
     ] = "fp32",
+    calibrate: Annotated[
+        Path | None, typer.Option(help="Folder of class folders for calibrating and testing int8.")
+    ] = None,
+    max_drop: Annotated[float, typer.Option(min=0, help="Largest accuracy loss for int8, in percentage points.")] = 1.0,
     weights: Annotated[bool, typer.Option("--weights", help="Also write model.safetensors for torch.")] = False,
     replace: options.Replace = False,
     as_json: options.AsJson = False,
@@ -43,13 +47,15 @@ def export(
     if (out is None) == (web is None):
         raise FrnError("pass either --out for ONNX files or --web for a web page")
     if web is not None:
-        if precision != "fp32" or weights:
-            raise FrnError("--web uses the model as it is. Remove --precision and --weights.")
+        if precision != "fp32" or weights or calibrate:
+            raise FrnError("--web uses the model as it is. Remove --precision, --calibrate and --weights.")
         _web(web, examples, model, classes, level, threshold, tta, as_json, replace)
         return
     assert out is not None
     if examples:
         raise FrnError("--examples only applies to --web. Remove it.")
+    if max_drop != 1.0 and precision != "int8":
+        raise FrnError("--max-drop only applies to --precision int8. Remove it.")
     if threshold is not None and classes is None:
         raise FrnError("--threshold is stored in classifier.onnx, which needs --classes.")
     from frn_export.export import ExportOptions, export_model
@@ -70,6 +76,8 @@ def export(
             threshold = own if is_own_model else None
     wanted = ExportOptions(
         precision=precision,
+        calibrate=calibrate,
+        max_drop=max_drop,
         threshold=threshold,
         weights=weights,
         replace=replace,
@@ -78,19 +86,24 @@ def export(
     loaded = load_model(model or found.model or DEFAULT_MODEL)
     report_skipped([*found.notes, *found.skipped])
     state = found.project.state if found.project else listed_state(found.members, found.others)
-    exported = export_model(loaded, out, wanted, state if classes else None, warn=report_skipped)
+    exported = export_model(loaded, out, wanted, state if classes else None, bars=progress_bar, warn=report_skipped)
     for path in exported.removed:
         note(f"removed {path}: it belonged to the previous export")
+    cost = exported.cost
     if as_json:
         result: dict[str, object] = {"precision": precision}
         result |= {name: str(path) for name, path in exported.paths.items()}
         result |= {name: difference.share for name, difference in exported.differences.items()}
+        if cost:
+            result |= {"accuracy_fp32": cost.before, "accuracy": cost.after, "drop": cost.drop}
         print_json(result)
         return
     for path in exported.paths.values():
         stdout().print(f"{path}  {path.stat().st_size / 1e6:.3f} MB")
     for difference in exported.differences.values():
         stdout().print(str(difference))
+    if cost:
+        stdout().print(f"int8: {cost}")
 
 
 def _web(

@@ -11,12 +11,18 @@ import onnx
 import onnxruntime
 import pytest
 import torch
+from frn_export.graphs.backbone import features_graph
 from PIL import Image
 from typer.testing import CliRunner, Result
 
 from frn.cli.main import app
-from frn.models.model import load_model
+from frn.models.model import Model, load_model
 from frn.models.zoo import shipped_extractors
+
+
+@pytest.fixture(autouse=True)
+def few_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("frn_export.int8_accuracy.EPISODES", 100)
 
 
 def export(*words: object) -> Result:
@@ -34,6 +40,38 @@ def two_classes(moths: Path, tmp_path: Path) -> Path:
 
 def operators(path: Path) -> set[str]:
     return {node.op_type for node in onnx.load(path).graph.node}
+
+
+def test_int8_is_evaluated_and_used_by_its_classifier(moths: Path, two_classes: Path, tmp_path: Path) -> None:
+    words = (
+        "--model",
+        "conv4",
+        "--precision",
+        "int8",
+        "--calibrate",
+        moths / "val",
+        "--classes",
+        two_classes,
+        "--json",
+    )
+    results = [export("--out", tmp_path / name, *words, "--json") for name in ("a", "b")]
+    assert [result.stderr for result in results] == ["", ""]
+    told = json.loads(results[0].stdout)
+    assert told["precision"] == "int8"
+    assert told["drop"] == told["accuracy_fp32"] - told["accuracy"] <= 1
+    assert told["difference"] <= 5e-6
+    assert told["head_difference"] <= 5e-6
+    assert told["classifier_difference"] <= 2e-2
+    names = ["README.md", "SHA256SUMS", "classifier-batch.onnx", "classifier.onnx", "features.onnx", "head.onnx"]
+    names += ["preprocess.onnx"]
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == names
+    for name in names:
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    assert "QuantizeLinear" in operators(tmp_path / "a" / "features.onnx")
+    assert "QuantizeLinear" in operators(tmp_path / "a" / "classifier.onnx")
+    card = (tmp_path / "a" / "README.md").read_text(encoding="utf-8")
+    assert "int8: convolutions are computed with 8-bit integers (5-way 1-shot accuracy" in card
+    assert not [name for name in names if str(tmp_path).encode() in (tmp_path / "a" / name).read_bytes()]
 
 
 def test_both_classifiers_agree_for_few_shots(two_classes: Path, tmp_path: Path) -> None:
@@ -81,6 +119,20 @@ def test_exported_half_precision_weights_load_as_a_model(tmp_path: Path) -> None
     torch.testing.assert_close(maps, wanted, rtol=0, atol=float(5e-3 * wanted.abs().max()))
 
 
+def test_int8_that_loses_too_much_is_refused_without_files(
+    moths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    untrained = features_graph(Model(load_model("conv4").config).eval()).SerializeToString()
+    monkeypatch.setattr("frn_export.quantise.int8", lambda features, pixels: untrained)
+    words = ("--model", "conv4", "--precision", "int8", "--calibrate", moths / "val")
+    result = export("--out", tmp_path / "out", *words)
+    assert result.exit_code == 1
+    assert "error: int8 loses" in result.stderr
+    assert "at most 1 is allowed. Use --precision fp16" in result.stderr
+    assert not (tmp_path / "out").exists()
+    assert export("--out", tmp_path / "out", *words, "--max-drop", 100).exit_code == 0
+
+
 @pytest.mark.parametrize("file", ["features", "head", "classifier"])
 def test_a_failed_check_leaves_no_file(
     file: str, two_classes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -88,7 +140,7 @@ def test_a_failed_check_leaves_no_file(
     limits = {
         "features": "parity.HALF_TOLERANCE",
         "head": "parity.HEAD_TOLERANCE",
-        "classifier": "difference.CLASSIFIER_TOLERANCE",
+        "classifier": "export.CLASSIFIER_TOLERANCE",
     }
     monkeypatch.setattr(f"frn_export.{limits[file]}", 0.0)
     words = ("--model", "conv4", "--classes", two_classes, "--precision", "fp16")
@@ -99,9 +151,13 @@ def test_a_failed_check_leaves_no_file(
     assert not (tmp_path / "out").exists()
 
 
-def test_conflicting_options_are_reported_before_any_work(tmp_path: Path) -> None:
+def test_conflicting_options_are_reported_before_any_work(moths: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
+    assert "--precision int8 needs --calibrate FOLDER" in export("--out", out, "--precision", "int8").stderr
+    assert "fp16 needs no images" in export("--out", out, "--precision", "fp16", "--calibrate", moths).stderr
     assert "--threshold is stored in classifier.onnx" in export("--out", out, "--threshold", 0.5).stderr
+    missing = export("--out", out, "--precision", "int8", "--calibrate", tmp_path / "none")
+    assert "none: cannot be listed" in missing.stderr
     assert not out.exists()
 
 

@@ -54,7 +54,9 @@ def test_every_parameter_is_read_by_its_command(name: str) -> None:
         ("data prepare cub-raw --source . --out x --val 0.3", "--val and --test are for your own folder"),
         ("export --out x --examples", "--examples only applies to --web"),
         ("export --out x --threshold 0.3", "--threshold"),
-        ("export --web x --precision fp16", "Remove --precision"),
+        ("export --out x --calibrate y", "--calibrate is for --precision int8"),
+        ("export --out x --max-drop 2", "--max-drop only applies to --precision int8"),
+        ("export --web x --calibrate y", "Remove --precision, --calibrate"),
     ],
 )
 def test_options_without_effect_are_refused(words: str, reason: str, tmp_path: Path) -> None:

@@ -158,6 +158,7 @@ INPUTS = {
     "--classes",
     "--config",
     "--weights",
+    "--calibrate",
     "--photos",
 }
 """Options that name files to read."""

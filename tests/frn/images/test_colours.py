@@ -1,8 +1,7 @@
-"""Correct colours: transparency, ICC profiles, and more than eight bits per sample."""
+"""Correct colours: transparent colour keys, ICC profiles, and more than eight bits per sample."""
 
 import io
 import struct
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from frn.images.colour import srgb_converter, to_rgb
 from frn.images.depth import ShallowDataWarning
 from frn.images.opening import open_image
 from frn.images.transforms import EvaluationTransform
+from tests.pngs import COLOUR_CHUNKS, SWATCHES, cicp, png
 from tests.profiles import ADOBE_RGB, DISPLAY_P3, SRGB, cmyk_profile, grey_profile, rgb_profile
 
 
@@ -24,6 +24,24 @@ def said_again() -> Iterator[None]:
     depth.say.cache_clear()
     yield
     depth.say.cache_clear()
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4, 8, 16])
+def test_a_transparent_grey_level_of_any_depth_is_white(tmp_path: Path, bits: int) -> None:
+    most = 2**bits - 1
+    rows = np.array([[0, most], [most // 2, most]], dtype=np.uint16)
+    opened = np.asarray(open_image(png(tmp_path / "x.png", rows, bits, key=(0,))))[..., 0]
+    shown = rows.astype(float) / most * 255
+    shown[rows == 0] = 255
+    np.testing.assert_array_equal(opened, shown.round())
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_a_transparent_colour_is_white(tmp_path: Path, bits: int) -> None:
+    most = 2**bits - 1
+    rows = np.array([[[most // 5, 0, 0], [most, most // 3, 0]]], dtype=np.uint16)
+    opened = np.asarray(open_image(png(tmp_path / "x.png", rows, bits, key=(most // 5, 0, 0))))
+    np.testing.assert_array_equal(opened[0], [[255, 255, 255], [255, 85, 0]])
 
 
 def test_transparent_colour_is_white_in_crops_and_pillow_images(tmp_path: Path) -> None:
@@ -140,24 +158,11 @@ def test_sixteen_bit_images_are_not_scaled(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.asarray(open_image(tmp_path / "x.png"))[..., 0], (ramp / 257).round())
 
 
-def sixteen_bit_png(path: Path, rows: NDArray[np.uint16]) -> Path:
-    """Write a PNG of colours (h, w, 3), which Pillow cannot."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    header = struct.pack(">IIBBBBB", rows.shape[1], rows.shape[0], 16, 2, 0, 0, 0)
-    pixels = zlib.compress(b"".join(b"\0" + row.astype(">u2").tobytes() for row in rows))
-    chunks = chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
-    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunks)
-    return path
-
-
 def test_twelve_bit_colours_are_read_exactly(tmp_path: Path) -> None:
     rows = np.random.default_rng(0).integers(0, 4096, (20, 20, 3)).astype(np.uint16)
     rows[0, 0] = 4095
     with pytest.warns(ShallowDataWarning, match="uses only 12 of its 16 bits"):
-        opened = np.asarray(open_image(sixteen_bit_png(tmp_path / "x.png", rows)))
+        opened = np.asarray(open_image(png(tmp_path / "x.png", rows, 16)))
     np.testing.assert_array_equal(opened, (rows * (255 / 4095)).round())
 
 
@@ -188,3 +193,43 @@ def test_a_photo_in_a_data_set_keeps_its_profile(tmp_path: Path) -> None:
     colours().save(buffer, "TIFF", icc_profile=PROFILES["p3"])
     with Image.open(io.BytesIO(cropped_png(buffer.getvalue(), "x.tif", (0, 0, 9, 9)))) as image:
         assert image.info["icc_profile"] == PROFILES["p3"]
+
+
+@pytest.mark.parametrize("name", COLOUR_CHUNKS)
+def test_colour_chunks_of_a_png_are_read_as_chromium_reads_them(tmp_path: Path, name: str) -> None:
+    chunks, shown = COLOUR_CHUNKS[name]
+    rows = {8: SWATCHES, 16: SWATCHES * 257}
+    paths = [png(tmp_path / f"{bits}.png", rows[bits], bits, chunks=chunks) for bits in rows]
+    for path in (*paths, Path(f"{paths[0]}#xywh=0,0,9,9")):
+        np.testing.assert_allclose(np.asarray(open_image(path))[0].astype(int), shown, atol=1)
+
+
+@pytest.mark.parametrize(("curve", "name"), [(16, "PQ"), (18, "HLG")])
+def test_hdr_curves_are_reported(tmp_path: Path, curve: int, name: str) -> None:
+    with pytest.warns(ShallowDataWarning, match=f"has the HDR curve {name}: its colours are read as sRGB"):
+        opened = open_image(png(tmp_path / "x.png", SWATCHES, 8, chunks=[cicp(9, curve, 0, 1)]))
+    assert np.array_equal(np.asarray(opened)[0], SWATCHES[0])
+
+
+@pytest.mark.parametrize("name", ["linear", "gamma and primaries", "equal primaries", "cICP comes before sRGB"])
+def test_colour_chunks_of_a_grey_png_are_read_as_chromium_reads_them(tmp_path: Path, name: str) -> None:
+    chunks, shown = COLOUR_CHUNKS[name]
+    opened = np.asarray(open_image(png(tmp_path / "x.png", SWATCHES[:, :2, 0], 8, chunks=chunks)))
+    np.testing.assert_allclose(opened[0].astype(int), shown[:2], atol=1)
+
+
+def test_colour_chunks_are_used_in_crops_and_pillow_images_and_kept_in_data_sets(tmp_path: Path) -> None:
+    from frn.data.prepare.writer import cropped_png
+
+    chunks, shown = COLOUR_CHUNKS["linear"]
+    path = png(tmp_path / "x.png", SWATCHES.repeat(9, 0), 8, chunks=chunks)
+    crop = EvaluationTransform(size=9)(open_image(path))
+    with Image.open(path) as image:
+        assert np.array_equal(EvaluationTransform(size=9)(image), crop)
+    kept = open_image_of(cropped_png(path.read_bytes(), "x.png", (0, 0, 4, 4)), tmp_path / "kept.png")
+    np.testing.assert_allclose(kept[0].astype(int), shown, atol=1)
+
+
+def open_image_of(data: bytes, path: Path) -> NDArray[np.uint8]:
+    path.write_bytes(data)
+    return np.asarray(open_image(path))

@@ -22,6 +22,11 @@ def zipped() -> bytes:
     return buffer.getvalue()
 
 
+def raw(tags: dict[int, int]) -> bytes:
+    entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in sorted(tags.items()))
+    return b"II*\0" + struct.pack("<IH", 8, len(tags)) + entries + bytes(64)
+
+
 KINDS = {
     "PDF": (b"%PDF-1.7\n...", "a PDF or PostScript document"),
     "zip": (zipped(), "a zip archive"),
@@ -37,6 +42,9 @@ KINDS = {
     "Git LFS": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 3\n", "a Git LFS pointer"),
     "Photoshop": (b"8BPS\0\1" + bytes(20), "a Photoshop or GIMP document"),
     "JPEG XL": (b"\xff\x0a" + bytes(20), "a JPEG XL image"),
+    "NEF": (raw({0xFE: 1, 0x100: 160, 0x101: 120, 0x14A: 500}), "a camera raw file"),
+    "DNG": (raw({0xFE: 1, 0xC612: 4}), "a camera raw file"),
+    "CR2": (b"II*\0\x10\0\0\0CR\2\0" + bytes(40), "a camera raw file"),
     "CR3": (struct.pack(">I", 24) + b"ftypcrx \0\0\0\1crx isom", "a camera raw file"),
 }
 
@@ -51,6 +59,11 @@ def test_a_file_is_described_by_its_content_not_its_name(tmp_path: Path, name: s
         open_image(path)
 
 
+def test_plain_tiffs_are_not_camera_raw_files(tmp_path: Path) -> None:
+    Image.new("RGB", (9, 9)).save(tmp_path / "x.tif")
+    assert open_image(tmp_path / "x.tif").size == (9, 9)
+
+
 def test_multi_frame_camera_image_is_read_identically_in_a_folder_and_alone(tmp_path: Path) -> None:
     frames = [Image.new("RGB", (16, 16), colour) for colour in ("red", "blue")]
     frames[0].save(tmp_path / "x.mpo", save_all=True, append_images=frames[1:])
@@ -62,7 +75,7 @@ def test_multi_frame_camera_image_is_read_identically_in_a_folder_and_alone(tmp_
 
 def test_folder_listing_and_opening_describe_raw_files_alike(tmp_path: Path) -> None:
     for name in ("a.nef", "b.CR2", "c.dng"):
-        (tmp_path / name).write_bytes(KINDS["CR3"][0])
+        (tmp_path / name).write_bytes(KINDS["NEF"][0])
         with pytest.raises(FrnError, match="is a camera raw file"):
             open_image(tmp_path / name)
     images, skipped = photos_below(tmp_path)
@@ -76,7 +89,16 @@ def photo(path: Path, **options: object) -> bytes:
     return path.read_bytes()
 
 
-@pytest.mark.parametrize("lost", [2, 40, 4000])
+@pytest.mark.parametrize("progressive", [False, True])
+def test_jpeg_without_end_marker_is_read(tmp_path: Path, progressive: bool) -> None:
+    path = tmp_path / "x.jpg"
+    data = photo(path, progressive=progressive)
+    whole = np.asarray(open_image(path))
+    path.write_bytes(data[:-2])
+    np.testing.assert_array_equal(np.asarray(open_image(path)), whole)
+
+
+@pytest.mark.parametrize("lost", [40, 400, 4000])
 def test_jpeg_with_missing_pixels_is_damaged(tmp_path: Path, lost: int) -> None:
     path = tmp_path / "x.jpg"
     data = photo(path)

@@ -11,7 +11,7 @@ import pytest
 import safetensors
 import torch
 from frn_export.graphs.backbone import features_graph
-from frn_export.half import half
+from frn_export.quantise import half
 from PIL import Image, ImageOps
 
 from frn.errors import FrnError

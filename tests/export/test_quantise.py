@@ -1,0 +1,122 @@
+"""Smaller extractors made from the shipped model."""
+
+import hashlib
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from frn_export.quantise import half, int8
+from onnx import TensorProto, numpy_helper
+
+from frn.errors import FrnError
+from frn.features.extractor import Extractor
+from frn.features.onnx_runtime import check_model
+from frn.images.opening import open_image
+from frn.images.transforms import Pixels
+from frn.models.zoo import shipped_extractors
+from tests import processes
+
+
+@pytest.fixture(scope="module")
+def features() -> bytes:
+    return shipped_extractors()["conv4"].read_bytes()
+
+
+@pytest.fixture(scope="module")
+def pixels(features: bytes, moths: Path) -> Pixels:
+    transform = Extractor(features, "conv4").transform
+    return np.stack([transform(open_image(path)) for path in sorted(moths.glob("val/*/*.png"))[::3]])
+
+
+@pytest.fixture(scope="module")
+def quantised(features: bytes, pixels: Pixels) -> bytes:
+    return int8(features, pixels)
+
+
+def cosine_distance(before: bytes, after: bytes, pixels: Pixels) -> float:
+    a, b = (Extractor(data, "m", threads=1).feature_maps(pixels).reshape(len(pixels), -1) for data in (before, after))
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    return float((1 - (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)).max())
+
+
+def test_half_precision_halves_the_file_size_and_keeps_features_similar(features: bytes, pixels: Pixels) -> None:
+    smaller = half(features)
+    assert len(smaller) <= 0.51 * len(features)
+    assert cosine_distance(features, smaller, pixels) <= 1e-5
+
+
+def test_only_weights_are_stored_in_half_precision(features: bytes) -> None:
+    tensors = onnx.load_model_from_string(half(features)).graph.initializer
+    kinds = [(len(tensor.dims), tensor.data_type) for tensor in tensors]
+    assert sorted(kinds).count((4, TensorProto.FLOAT16)) == 4
+    assert kinds.count((4, TensorProto.FLOAT)) == 2  # mean and standard deviation of the normalisation
+    assert kinds.count((1, TensorProto.FLOAT)) == 4  # biases
+
+
+def test_int8_quarters_the_file_size_and_keeps_features_similar(
+    features: bytes, quantised: bytes, pixels: Pixels
+) -> None:
+    assert len(quantised) <= 0.3 * len(features)
+    assert cosine_distance(features, quantised, pixels) <= 7e-3
+
+
+def test_int8_weights_have_a_scale_per_channel_and_seven_bits(quantised: bytes) -> None:
+    tensors = {t.name: numpy_helper.to_array(t) for t in onnx.load_model_from_string(quantised).graph.initializer}
+    weights = {name: array for name, array in tensors.items() if array.dtype == np.int8 and array.ndim == 4}
+    assert len(weights) == 4
+    for name, array in weights.items():
+        stem = name.removesuffix("_quantized")
+        assert tensors[f"{stem}_scale"].shape == (64,)
+        assert not tensors[f"{stem}_zero_point"].any()
+        assert np.abs(array.astype(int)).max() <= 64
+
+
+@pytest.mark.parametrize("precision", ["fp16", "int8"])
+def test_quantising_keeps_names_shapes_and_metadata(features: bytes, quantised: bytes, precision: str) -> None:
+    smaller = half(features) if precision == "fp16" else quantised
+    assert check_model(smaller, "smaller") == check_model(features, "before")
+    before, after = onnx.load_model_from_string(features), onnx.load_model_from_string(smaller)
+    onnx.checker.check_model(after, full_check=True)
+    assert [(opset.domain, opset.version) for opset in after.opset_import] == [("", 18)]
+    assert after.producer_name == "frn"
+    assert (after.graph.input, after.graph.output) == (before.graph.input, before.graph.output)
+    for text in (str(Path.home()), tempfile.gettempdir(), "site-packages", "onnxruntime"):
+        assert text.encode() not in smaller
+
+
+def test_int8_prints_nothing_and_leaves_no_files(
+    features: bytes, pixels: Pixels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    int8(features, pixels[:3])
+    assert list(tmp_path.iterdir()) == []
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_separate_process_writes_the_same_bytes_without_torch(
+    features: bytes, quantised: bytes, pixels: Pixels, tmp_path: Path
+) -> None:
+    code = (
+        "import hashlib, sys; import numpy as np; from frn_export.quantise import half, int8\n"
+        "data, pixels = open(sys.argv[1], 'rb').read(), np.load(sys.argv[2])\n"
+        "print(*(hashlib.sha256(d).hexdigest() for d in (half(data), int8(data, pixels))), 'torch' in sys.modules)"
+    )
+    (tmp_path / "features.onnx").write_bytes(features)
+    np.save(tmp_path / "pixels.npy", pixels)
+    words = [sys.executable, "-c", code, str(tmp_path / "features.onnx"), str(tmp_path / "pixels.npy")]
+    result = processes.run(words, check=True)
+    expected = [hashlib.sha256(data).hexdigest() for data in (half(features), quantised)]
+    assert result.stdout.split() == [*expected, "False"]
+    assert result.stderr == ""
+
+
+def test_full_temporary_folder_gives_a_one_line_error(
+    features: bytes, pixels: Pixels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    with pytest.raises(FrnError, match=r"temporary files for int8 cannot be written .* set TMPDIR"):
+        int8(features, pixels)
