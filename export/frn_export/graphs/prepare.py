@@ -43,8 +43,10 @@ def prepare(graph: GraphBuilder, transform: EvaluationTransform) -> None:
         own = graph.node("And", own, graph.node("Equal", graph.node("ReduceMax", whole, keepdims=1), graph.ints(size)))
         wanted = graph.node("Where", own, whole, wanted)
     planes = graph.node("Unsqueeze", graph.node("Transpose", part, perm=[2, 0, 1]), graph.ints(0))
-    # `exclude_outside` ignores pixels outside the image, as Pillow does.
-    scaled = graph.node("Resize", planes, "", "", wanted, axes=[2, 3], mode="linear", antialias=1, exclude_outside=1)
+    # `exclude_outside` ignores pixels outside the image, as Pillow does. All four sizes are given instead of `axes`:
+    # onnxruntime loses these when it moves the Transpose behind the Resize, as it does before int8 convolutions.
+    sizes = graph.node("Concat", graph.ints(1, 3), wanted, axis=0)
+    scaled = graph.node("Resize", planes, "", "", sizes, mode="linear", antialias=1, exclude_outside=1)
     offsets = graph.ints(*(centre_offset(each, size) for each in range(MAX_ASPECT * length + 1)))
     start = graph.node("Gather", offsets, wanted)
     pixels = graph.node("Slice", scaled, start, graph.node("Add", start, graph.ints(size)), graph.ints(2, 3))
