@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from frn_export.graphs.finder import finder_graph
+from frn_export.quantise import int8
+from onnxruntime import InferenceSession
 from PIL import Image
 from typer.testing import CliRunner, Result
 
@@ -18,10 +21,10 @@ from frn.errors import FrnError
 from frn.estimator.few_shot import FewShotClassifier
 from frn.estimator.loading import load_classifier, load_extractor
 from frn.features.any_size import any_size
-from frn.features.extractor import Embedded, Tta
+from frn.features.extractor import Embedded, Extractor, Tta
 from frn.images.boxes import Box, box_name, split_box
 from frn.images.opening import open_image
-from frn.inference.find import Finder, margins, pixel_box, window_means
+from frn.inference.find import SCALE, Finder, margins, pixel_box, window_means
 from frn.ridge.enrolment import ClassScorer, enroll
 
 
@@ -59,6 +62,25 @@ def test_a_larger_photo_has_a_larger_map_of_the_plain_network(model: str, tta: T
     strip = np.zeros((2, 900, 3), np.uint8) + 1
     assert 10 * w <= finder.maps(strip, 1.0).shape[1] <= 11 * w
     assert finder.maps(wide, 1.5).shape[:2] == (3 * h // 2, 3 * w)
+
+
+def test_an_exported_finder_of_an_int8_model_finds_the_same_windows() -> None:
+    plain, draw = load_extractor("frn-photo", "cpu"), np.random.default_rng(0)
+    pixels = np.stack([plain.transform(draw_moth(species(n % 3), draw, 192)) for n in range(9)])
+    extractor = Extractor(int8(plain.data, pixels), "int8", trusted=True)
+    assert extractor.head
+    maps = extractor.feature_maps(pixels)
+    classes = {str(kind): enroll(maps[kind::3], extractor.head) for kind in range(3)}
+    finder, scorer = Finder(extractor), ClassScorer([*classes.values()])
+    session = InferenceSession(finder_graph(finder, classes).SerializeToString())
+    short = round(SCALE * finder.side)
+    noise = draw.integers(0, 256, (short, 2 * short, 3), dtype=np.uint8)
+    images = noise.transpose(2, 0, 1)[None] / np.float32(255)
+    (windows,) = session.run(["windows"], {session.get_inputs()[0].name: images})
+    found = finder.maps(noise, SCALE)
+    places = [parts[margin.argmax()] for margin, parts in finder.windows(found, scorer)]
+    cells = np.array(places) * [*found.shape[1::-1], *found.shape[1::-1]]
+    assert windows.tolist() == cells.round().astype(int).tolist()
 
 
 def test_a_network_that_depends_on_its_size_is_refused() -> None:
