@@ -140,3 +140,9 @@ def test_views_need_the_head_of_frn(plain: Extractor) -> None:
     config.value = config.value.replace('"frn"', '"proto"')
     with pytest.raises(FrnError, match=r"this is a proto model\. Use --tta hflip"):
         augmented(model.SerializeToString(), "views")
+
+
+def test_a_foreign_file_is_checked_before_it_is_augmented(tmp_path: Path) -> None:
+    (tmp_path / "x.onnx").write_bytes(b"\0" * 9)
+    with pytest.raises(FrnError, match=r"x\.onnx"):
+        load_extractor(tmp_path / "x.onnx", "cpu", "hflip")
