@@ -12,7 +12,6 @@ import numpy as np
 
 from frn.data.folders import scan
 from frn.data.pixel_cache import load_images
-from frn.data.prepare import RECORD, Record, read_record, write_record
 from frn.data.synthetic import draw_moth, species
 from frn.features.feature_cache import FeatureStore
 from frn.images.transforms import EvaluationTransform
@@ -111,19 +110,6 @@ def exported_sets() -> Part:
             assert read_member(folder / "head.onnx", 1 << 20) == b"new"
 
     return Part(5_000, one_of(whole), door)
-
-
-def prepared() -> Part:
-    """The record of a data set's sources is read as written, or not at all."""
-    record = Record("cub-cropped", {"split": "default"}, ["/data/cub.tgz"], ["x.txt: is no image"], "by names")
-    (HOME / "set").mkdir(parents=True, exist_ok=True)
-    write_record(HOME / "set", record)
-
-    def door(data: bytes, folder: Path) -> None:
-        (folder / RECORD).write_bytes(data)
-        assert read_record(folder) in (None, record)
-
-    return Part(5_000, damaging([(HOME / "set" / RECORD).read_bytes()], changes=TEXT), door, refuses=False)
 
 
 def move_journals() -> Part:

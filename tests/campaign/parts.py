@@ -24,7 +24,6 @@ PARTS: dict[str, Callable[[], Part]] = {
     "feature cache": own_files.feature_cache,
     "pixel cache": own_files.pixel_cache,
     "SHA256SUMS": own_files.exported_sets,
-    "prepared.json": own_files.prepared,
     "moves": own_files.move_journals,
     "locks": own_files.project_locks,
     "runs": own_files.checkpoints_of_runs,

@@ -23,7 +23,7 @@ app = typer.Typer(no_args_is_help=True, help="Prepare data sets and check them."
 def prepare(
     name: Annotated[str, typer.Argument(help="Name of the data set, listed above.")],
     source: Annotated[list[Path], typer.Option(help="Archive, or folder of archives or images. Repeatable.")],
-    out: Annotated[Path, typer.Option(help="Folder to write, with train/, val/ and test/.")],
+    out: Annotated[Path, typer.Option(help="New folder, with train/, val/ and test/.")],
     split: Annotated[str | None, typer.Option(help="Name of a published class split.")] = None,
     unofficial: Annotated[
         bool, typer.Option("--unofficial", help="Accept checksums and counts that are not as published.")
@@ -43,11 +43,12 @@ def prepare(
     become the splits. --val and --test draw a random class split instead.
 
     The command compares checksums and counts with the published ones and never changes the source. It uses the
-    network only with --download (aircraft, cifar-fs). Repeat an interrupted command to continue.
+    network only with --download (aircraft, cifar-fs). The data set appears complete or not at all.
     """
-    from frn.data.prepare import RECORD, read_record
+    from frn.data.prepare import RECORD
     from frn.data.prepare import prepare as prepare_data
     from frn.data.prepare.folder import SampledSplit
+    from frn.system.files import read_json
 
     with progress_bar(f"preparing {name}") as progress:
         counts = prepare_data(
@@ -62,11 +63,10 @@ def prepare(
         )
     for part, (classes, images) in counts.items():
         stdout().print(f"{part:5}  {classes:4} classes  {images:6} images  {printable(str(out / part))}")
-    record = read_record(out)
-    assert record is not None  # the call above wrote it
-    if record.split_by:
-        note(f"split {record.split_by}")
-    report_skipped(record.skipped, all_of_them=f"{out / RECORD} lists them all")
+    record = read_json(out / RECORD)
+    if record["split_by"]:
+        note(f"split {record['split_by']}")
+    report_skipped(record["skipped"], all_of_them=f"{out / RECORD} lists them all")
 
 
 @app.command()

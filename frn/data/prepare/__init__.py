@@ -7,40 +7,22 @@ resized again, are not needed: the evaluation transform gives the same pixels, a
 import difflib
 import hashlib
 import json
-import warnings
-import zlib
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
-
-from msgspec import Struct, convert, to_builtins
 
 from frn.data.pixel_cache import Progress
 from frn.data.prepare.benchmark import Benchmark, Counts
 from frn.data.prepare.folder import SampledSplit, plan_own
 from frn.data.prepare.published import BENCHMARKS
 from frn.data.prepare.sources import MEBIBYTE, Sources
-from frn.data.prepare.writer import check_places, count, write_items
-from frn.errors import FrnError, FrnWarning
-from frn.system.files import read_json, write_atomically
+from frn.data.prepare.writer import count, require_distinct, write_items
+from frn.errors import FrnError
+from frn.system.file_sets import new_folder, require_new_folder
 from frn.system.transfers import fetch_url
 
 RECORD = "prepared.json"
-"""Record of a data set in its folder, which prevents mixing data sets."""
-
-
-class Record(Struct):
-    """The content of `RECORD`."""
-
-    benchmark: str
-    options: dict[str, object]
-    """Class split, and the random split of "folder"."""
-    sources: list[str]
-    skipped: list[str]
-    """Files of your folder that are not images, each with the reason."""
-    split_by: str
-    """Description of how your folder was split."""
+"""Record of a data set in its folder: how it was made, and `skipped`, the files that are not images, with reasons."""
 
 
 def prepare(
@@ -59,7 +41,7 @@ def prepare(
     Args:
         name: name of a benchmark, or "folder".
         sources: archives as released, folders that contain them, or their unpacked contents.
-        out: the data set's folder; files in it are kept, with a warning if they differ from their sources.
+        out: the data set's folder, which appears complete or not at all.
         split: name of the class split if a benchmark has several; the first by default.
         unofficial: accept archives with different checksums, and different numbers of classes and images.
         download: first download the archive to the only source, a folder.
@@ -67,61 +49,27 @@ def prepare(
         progress: called with the finished and total MiB while archives are read, then with finished and total images.
 
     Returns:
-        Classes and images of each split; `read_record` returns the record of the data set.
+        Classes and images of each split.
 
-    Raises FrnError if the name is unknown, a source is unsuitable, or `out` cannot be written.
+    Raises FrnError if the name is unknown, a source is unsuitable, or `out` exists or cannot be written.
     """
+    require_new_folder(out)
     benchmark, options = _find(name, split, sampled or SampledSplit())
-    known = read_record(out)
-    if known is not None and (known.benchmark, known.options) != (name, options):
-        what = " ".join([known.benchmark, *(f"{key}={value}" for key, value in known.options.items())])
-        raise FrnError(f"{out}: already contains something else ({what}). Give another --out.")
     tick = progress or (lambda done, total: None)
     if download:
         sources = _download(name, benchmark, sources, tick)
-    home = out.resolve()
-    for source in sources:
-        if source.resolve() == home:
-            raise FrnError(f"{source}: is both --source and --out. Give another --out.")
-    with Sources(sources, benchmark.pattern, benchmark.checksums, unofficial, tick, leave_out=home) as opened:
+    with Sources(sources, benchmark.pattern, benchmark.checksums, unofficial, tick) as opened:
         plan = benchmark.plan(opened, str(options.get("split", "")))
         counts = count(plan.items)
         if not unofficial:
             _compare(opened, name, counts, plan.official)
-        upright = name == "folder"  # the authors ignore EXIF tags
-        check_places(plan.items, out, is_known=known is not None, upright=upright)
-        record = Record(name, options, [str(source.resolve()) for source in sources], plan.skipped, plan.by)
-        if record != known:
-            write_record(out, record)
-        differing = write_items(plan.items, out, progress, upright=upright)
-    if differing:
-        names = ", ".join(path.relative_to(out).as_posix() for path in differing[:3]) + ", …" * (len(differing) > 3)
-        warnings.warn(
-            f"{out}: {len(differing)} of {len(plan.items)} files differ from their sources and were kept: {names}. "
-            "Delete them to write them again.",
-            FrnWarning,
-            stacklevel=2,
-        )
+        require_distinct(plan.items)
+        record = {"benchmark": name, "options": options, "sources": [str(source.resolve()) for source in sources]}
+        record |= {"skipped": plan.skipped, "split_by": plan.by}
+        with new_folder(out) as home:
+            write_items(plan.items, home, progress, upright=name == "folder")  # the authors ignore EXIF tags
+            (home / RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     return counts
-
-
-def read_record(out: Path) -> Record | None:
-    """Return the record of a data set; None if it is missing, damaged or from another version."""
-    try:
-        fields = read_json(out / RECORD)
-        return convert(fields, Record) if fields.pop("crc32") == _checksum(fields) else None
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None
-
-
-def write_record(out: Path, record: Record) -> None:
-    """Write the record of a data set to its folder."""
-    fields = to_builtins(record)
-    write_atomically(out / RECORD, json.dumps({**fields, "crc32": _checksum(fields)}, indent=1) + "\n", replace=True)
-
-
-def _checksum(fields: dict[str, Any]) -> int:
-    return zlib.crc32(json.dumps(fields, sort_keys=True).encode())
 
 
 def _find(name: str, split: str | None, sampled: SampledSplit) -> tuple[Benchmark, dict[str, object]]:

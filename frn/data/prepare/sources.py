@@ -71,8 +71,6 @@ class Sources(ExitStack):
     """Whether a different checksum is accepted."""
     progress: Progress = lambda done, total: None
     """Called with the finished and total MiB while an archive is read."""
-    leave_out: Path | None = None
-    """A folder to skip: the new data set, if it is inside a source."""
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -124,7 +122,7 @@ class Sources(ExitStack):
             paths = {entry: Path(folder) / entry for entry in sorted(subfolders) if not is_of_the_system(entry)}
             links = [path for path in paths.values() if path.is_symlink()]  # os.walk does not follow them
             self._odd += [f"{path}: is skipped: it is a link to a folder" for path in links]
-            subfolders[:] = [entry for entry, path in paths.items() if path.resolve() != self.leave_out]
+            subfolders[:] = paths
             for entry in sorted(entry for entry in files if entry[0] != "."):
                 path = Path(folder) / entry
                 if not is_file(path):  # a pipe or device may be endless

@@ -54,10 +54,6 @@ def prepared(out: Path) -> set[str]:
     return {p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file() and p.name != "prepared.json"}
 
 
-def states(out: Path) -> dict[str, tuple[int, int]]:
-    return {str(p): (p.stat().st_mtime_ns, p.stat().st_ino) for p in sorted(out.rglob("*"))}
-
-
 def pixels(data: bytes | Path) -> np.ndarray[Any, Any]:
     return np.asarray(Image.open(io.BytesIO(data) if isinstance(data, bytes) else data))
 

@@ -1,9 +1,6 @@
-"""Preparing a data set: unexpected archives, interruptions, repeated calls, downloads."""
+"""Preparing a data set: unexpected archives, interruptions, downloads."""
 
 import hashlib
-import os
-import signal
-import sys
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,16 +13,14 @@ import frn.data.prepare as preparation
 from frn.cli.main import app
 from frn.data.prepare import prepare, sources
 from frn.data.prepare.published import BENCHMARKS
-from frn.errors import FrnError, FrnWarning
+from frn.errors import FrnError
 from frn.system import archives
-from tests import processes
 from tests.frn.data.miniatures import (
     Files,
     aircraft_files,
     cub_files,
     picture,
     prepared,
-    states,
     tar_of,
     unpacked,
     zip_of,
@@ -124,133 +119,26 @@ def test_a_tar_that_unpacks_to_many_times_its_size_is_refused(tmp_path: Path, mo
         prepare("folder", [source], tmp_path / "out")
 
 
-# Interrupted and repeated calls
-
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from frn.data.prepare import prepare
-
-replace, left = os.replace, [10]
-
-def killing(*paths):
-    left[0] -= 1
-    if left[0] < 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-    replace(*paths)
-
-os.replace = killing
-prepare("cub-cropped", [Path(sys.argv[1])], Path(sys.argv[2]), unofficial=True)
-"""
-
-
-@pytest.mark.nightly
-@pytest.mark.skipif(os.name == "nt", reason="no SIGKILL")
-def test_killed_preparation_completes_when_repeated(birds: Path, tmp_path: Path) -> None:
-    out, whole = tmp_path / "out", tmp_path / "whole"
-    ended = processes.run([sys.executable, "-c", KILLED, str(birds), str(out)])
-    assert ended.returncode == -signal.SIGKILL
-    before = states(out)
-    kept = {name for name in prepared(out) if not Path(name).name.startswith(".")}
-    assert 0 < len(kept) < 40
-    next(path for path in out.rglob("*.png")).write_bytes(b"")  # torn by a power cut
-    assert prepare("cub-cropped", [birds], out, unofficial=True) == prepare(
-        "cub-cropped", [birds], whole, unofficial=True
-    )
-    assert prepared(out) == prepared(whole)
-    assert all((out / name).read_bytes() == (whole / name).read_bytes() for name in prepared(whole))
-    untouched = [path for path, state in states(out).items() if path.endswith(".png") and before.get(path) == state]
-    assert len(untouched) == len(kept) - 1
-
-
-@pytest.mark.parametrize("name", ["folder", "cub-raw", "cub-cropped"])
-def test_a_file_that_differs_from_its_source_is_kept_and_named(birds: Path, tmp_path: Path, name: str) -> None:
-    """The user may have rotated it; a damaged copy may have the size of the source."""
+def test_a_data_set_appears_complete_or_not_at_all(tmp_path: Path) -> None:
     source = unpacked(tmp_path / "photos", {"train/jay/a.jpg": picture(1), "train/jay/b.jpg": picture(2)})
-    prepare(name, [source if name == "folder" else birds], out := tmp_path / "out", unofficial=True)
-    first, second = sorted(path for path in out.rglob("*.*g") if path.parent != out)[:2]
-    first.write_bytes(rotated := picture(99, kind="PNG" if first.suffix == ".png" else "JPEG"))
-    data = bytearray(second.read_bytes())
-    data[len(data) // 2] ^= 1
-    second.write_bytes(data)
-    with pytest.warns(FrnWarning, match=rf"2 of \d+ files differ .* kept: .*/{first.name}, .*/{second.name}\. Delete"):
-        prepare(name, [source if name == "folder" else birds], out, unofficial=True)
-    assert (first.read_bytes(), second.read_bytes()) == (rotated, bytes(data))
-    second.unlink()
-    with pytest.warns(FrnWarning, match=r"1 of \d+ files differ"):
-        prepare(name, [source if name == "folder" else birds], out, unofficial=True)
-    assert second.exists()
-
-
-@pytest.mark.parametrize("kind", ["photo", "text", "link"])
-def test_a_file_with_the_same_name_is_refused_unless_a_record_lists_the_data_set(tmp_path: Path, kind: str) -> None:
-    source, out, mine = unpacked(tmp_path / "photos", {"train/jay/a.jpg": picture(1)}), tmp_path / "out", picture(1)
-    place = out / "train" / "jay" / "a.jpg"
-    place.parent.mkdir(parents=True)
-    if kind == "link":
-        (tmp_path / "mine.jpg").write_bytes(mine[:-1] + b"x")
-        place.symlink_to(tmp_path / "mine.jpg")
-    else:
-        place.write_bytes(mine[:-1] + b"x" if kind == "photo" else b"notes")
-    before = place.read_bytes()
-    for _ in range(2):
-        with pytest.raises(FrnError, match=r"a\.jpg: already exists and differs.*Give another --out"):
-            prepare("folder", [source], out)
-    assert place.read_bytes() == before
-    assert not (out / "prepared.json").exists()
-
-
-@pytest.mark.skipif(os.name == "nt", reason="links need a right there")
-def test_link_in_the_data_set_is_kept_if_its_target_differs(tmp_path: Path) -> None:
-    source, out = unpacked(tmp_path / "photos", {"train/jay/a.jpg": picture(1)}), tmp_path / "out"
-    prepare("folder", [source], out)
-    place = out / "train" / "jay" / "a.jpg"
-    (tmp_path / "mine.jpg").write_bytes(picture(2) + b"longer")
-    place.unlink()
-    place.symlink_to(tmp_path / "mine.jpg")
-    with pytest.warns(FrnWarning, match="1 of 1 files differ"):
-        prepare("folder", [source], out)
-    assert place.is_symlink()
-    assert (tmp_path / "mine.jpg").read_bytes() == picture(2) + b"longer"
-
-
-def test_every_image_is_synced_before_it_is_renamed(
-    birds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    synced: set[int] = set()
-    fsync, replace = os.fsync, os.replace
-
-    def syncing(descriptor: int) -> None:
-        synced.add(os.fstat(descriptor).st_ino)
-        fsync(descriptor)
-
-    def replacing(one: Path, other: Path) -> None:
-        assert one.stat().st_ino in synced
-        replace(one, other)
-
-    monkeypatch.setattr(os, "fsync", syncing)
-    monkeypatch.setattr(os, "replace", replacing)
-    prepare("cub-raw", [birds], tmp_path / "out", unofficial=True)
-    assert {path.stat().st_ino for path in (tmp_path / "out").rglob("*.jpg")} <= synced
-
-
-def test_two_data_sets_are_not_mixed(birds: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    prepare("cub-raw", [birds], out, unofficial=True)
-    for name, split, held in (("cub-cropped", "tang", "cub-raw split=tang"), ("cub-raw", "chen", "cub-raw split=tang")):
-        with pytest.raises(FrnError, match=rf"already contains something else \({held}\)"):
-            prepare(name, [birds], out, split=split, unofficial=True)
-    (out / "test/003.Bird_3/mine.jpg").write_bytes(picture(1))
-    with pytest.raises(FrnError, match=r"003\.Bird_3: already contains something else \('mine\.jpg'\)"):
-        prepare("cub-raw", [birds], out, unofficial=True)
-    with pytest.raises(FrnError, match="both --source and --out"):
-        prepare("cub-raw", [out], out, unofficial=True)
+    with pytest.raises(KeyboardInterrupt):
+        prepare("folder", [source], out, progress=interrupt)
+    assert [path.name for path in tmp_path.iterdir()] == ["photos"]
+    prepare("folder", [source], out)
+    assert prepared(out) == {"train/jay/a.jpg", "train/jay/b.jpg"}
+    with pytest.raises(FrnError, match="out: already exists"):
+        prepare("folder", [source], out)
+
+
+def interrupt(done: int, total: int) -> None:
+    raise KeyboardInterrupt
 
 
 def test_output_folder_inside_the_source_is_not_read_as_source(tmp_path: Path) -> None:
     home = unpacked(tmp_path / "data", cub_files(classes=8))
-    for _ in range(2):
-        counts = prepare("cub-raw", [home], home / "cub", unofficial=True)
+    for name in ("cub", "again"):
+        counts = prepare("cub-raw", [home], home / name, unofficial=True)
         assert counts == {"train": (4, 4), "val": (2, 2), "test": (2, 2)}
 
 
@@ -282,8 +170,8 @@ def test_download_fetches_the_archive_once(tmp_path: Path, monkeypatch: pytest.M
     assert not (home / "fgvc-aircraft-2013b.tar.gz").exists()
     checksums = {"fgvc-aircraft-2013b.tar.gz": hashlib.md5(archive).hexdigest()}
     monkeypatch.setitem(BENCHMARKS, "aircraft", replace(BENCHMARKS["aircraft"], checksums=checksums))
-    for _ in range(2):
-        counts = prepare("aircraft", [home], out, download=True, unofficial=True, progress=tell)
+    for name in ("out", "again"):
+        counts = prepare("aircraft", [home], tmp_path / name, download=True, unofficial=True, progress=tell)
         assert counts == {"train": (50, 50), "val": (25, 25), "test": (25, 25)}
     assert len(asked) == 2
     assert told[0] == (5, 2625)
