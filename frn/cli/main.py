@@ -13,7 +13,6 @@ from frn.cli.train.data import app as data_app
 from frn.cli.train.evaluate import evaluate
 from frn.cli.train.reproduce import reproduce
 from frn.cli.train.train import finetune, presets, train
-from frn.cli.use.cache import app as cache_app
 from frn.cli.use.classify import classify
 from frn.cli.use.enroll import enroll
 from frn.cli.use.explain import explain
@@ -97,7 +96,6 @@ app.command("eval", rich_help_panel="Train and measure")(evaluate)
 app.command(rich_help_panel="Train and measure")(presets)
 app.command(rich_help_panel="Train and measure")(reproduce)
 app.add_typer(data_app, name="data", rich_help_panel="Train and measure")
-app.add_typer(cache_app, name="cache", rich_help_panel="Train and measure")
 app.command("help", rich_help_panel="Help")(show_help)
 
 

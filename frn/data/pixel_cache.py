@@ -159,7 +159,7 @@ def load_images(
         except OSError as error:
             raise FrnError(
                 f"{home.parent}: the decoded images cannot be stored there ({error.strerror}). Free some space, or "
-                "set FRN_CACHE to another folder. `frn cache` lists its contents."
+                "set FRN_CACHE to another folder."
             ) from error
         caches.trim(limit)
     if stored is None:

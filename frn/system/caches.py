@@ -1,4 +1,4 @@
-"""Caches on disk: location, content and cleanup, without torch and numpy.
+"""Caches on disk: location, limit and cleanup, without torch and numpy.
 
 `images/KEY/` holds the decoded images of one split of a data set (`frn.data.pixel_cache`); `features.sqlite` holds
 feature maps of photos (`frn.features.feature_cache`, which has its own limit). Missing caches are created again.
@@ -8,15 +8,13 @@ files with our names are deleted. A folder with other content is left alone, and
 """
 
 import contextlib
-import json
 import os
 import re
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from frn.errors import FrnError
-from frn.system.files import LOCK, PART, beside, is_folder, read_json, read_regular, remove, write_atomically
+from frn.system.files import LOCK, PART, beside, is_folder, read_regular, remove, write_atomically
 from frn.system.processes.locks import Lock
 
 RECENT = 3600.0
@@ -37,20 +35,6 @@ REMOVED = "removed"
 _BESIDE = re.compile(rf"\.({KEY.pattern})\.({PART}|{REMOVED})")
 APPLICATION = int.from_bytes(b"frn\0")
 """Application id of the feature map store, which SQLite keeps at byte 68 of a file."""
-
-
-@dataclass(frozen=True, slots=True)
-class CachedSplit:
-    """The decoded images of one split."""
-
-    path: Path
-    of: str
-    """The split's folder."""
-    images: int
-    size: int
-    """Size in bytes."""
-    used: float
-    """Time of the last use, in seconds since 1970."""
 
 
 def cache_folder() -> Path:
@@ -98,9 +82,9 @@ def limit_in_bytes() -> int:
     return int(limit)
 
 
-def cached_splits() -> list[CachedSplit]:
-    """Return the cached splits, least recently used first."""
-    return sorted(filter(None, map(_look_at, _our_entries())), key=lambda split: split.used)
+def cached_splits() -> list[tuple[float, int, Path]]:
+    """Return time of the last use, size in bytes and folder of each cached split, least recently used first."""
+    return sorted(filter(None, map(_look_at, _our_entries())))
 
 
 def _our_entries() -> list[Path]:
@@ -111,22 +95,19 @@ def _our_entries() -> list[Path]:
     return [entry for entry in _entries(folder / IMAGES) if not entry.is_symlink() and is_folder(entry)]
 
 
-def _look_at(home: Path) -> CachedSplit | None:
-    """Return a split's cache, or None for anything else."""
+def _look_at(home: Path) -> tuple[float, int, Path] | None:
+    """Return an entry of `cached_splits`, or None for any other folder."""
     if not KEY.fullmatch(home.name) or {entry.name for entry in _entries(home)} - {PIXELS, INDEX, USED}:
         return None
     try:
-        size, stamp = _size(home), home / USED
+        with (home / INDEX).open("rb") as index:
+            if not index.read(16).startswith(b'{"version"'):
+                return None
+        stamp = home / USED
         used = (stamp if stamp.exists() else home).stat().st_mtime
-        index = read_json(home / INDEX, MAX_INDEX)
-        return CachedSplit(home, str(index["of"]), len(json.loads(index["body"])["shapes"]), size, used)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return used, sum(entry.stat().st_size for entry in home.iterdir()), home
+    except OSError:
         return None
-
-
-def features_size() -> int:
-    """Return the size in bytes of the feature map cache."""
-    return sum(path.stat().st_size for path in _feature_files())
 
 
 def is_feature_store(path: Path) -> bool:
@@ -146,25 +127,13 @@ def trim(limit: int) -> None:
     Splits used within the last hour are kept.
     """
     _sweep()
-    past, splits = time.time() - RECENT, cached_splits()
-    excess = sum(split.size for split in splits) - limit
-    for split in splits:
-        if excess <= 0 or split.used > past:
+    splits = cached_splits()
+    excess = sum(size for _, size, _ in splits) - limit
+    for used, size, home in splits:
+        if excess <= 0 or used > time.time() - RECENT:
             break
-        discard(split.path)
-        excess -= split.size
-
-
-def clear() -> int:
-    """Remove all caches; return the bytes freed."""
-    freed = _sweep()
-    for split in cached_splits():
-        discard(split.path)
-        freed += split.size
-    for path in _feature_files():
-        freed += path.stat().st_size
-        remove(path)
-    return freed
+        discard(home)
+        excess -= size
 
 
 def discard(home: Path) -> None:
@@ -173,17 +142,14 @@ def discard(home: Path) -> None:
         _remove(home.rename(beside(home, REMOVED)))
 
 
-def _sweep() -> int:
-    freed, past = 0, time.time() - RECENT
+def _sweep() -> None:
     for home in _our_entries():
         if match := _BESIDE.fullmatch(home.name):
             held = Lock(beside(home.with_name(match[1]), LOCK))
             with contextlib.suppress(OSError):
-                if home.stat().st_mtime < past and held.acquire():
-                    freed += _size(home)
+                if home.stat().st_mtime < time.time() - RECENT and held.acquire():
                     _remove(home)
                     held.release()
-    return freed
 
 
 def _remove(home: Path) -> None:
@@ -194,19 +160,8 @@ def _remove(home: Path) -> None:
         home.rmdir()
 
 
-def _feature_files() -> list[Path]:
-    folder = cache_folder()
-    if not (_is_tagged(folder) and is_feature_store(folder / FEATURES)):
-        return []
-    return [path for suffix in ("", "-wal", "-shm") if (path := folder / f"{FEATURES}{suffix}").is_file()]
-
-
 def _entries(folder: Path) -> list[Path]:
     try:
         return sorted(folder.iterdir())
     except OSError:
         return []
-
-
-def _size(home: Path) -> int:
-    return sum(entry.stat().st_size for entry in home.iterdir())

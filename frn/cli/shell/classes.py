@@ -1,6 +1,5 @@
 """Functions that open enrolled classes and describe their head and the expected results for unknown photos."""
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,21 +40,6 @@ def open_classes(
             raise FrnError(f"--false-rejections has no effect: {set_by} sets the threshold. Remove one of them.")
         classifier.false_rejections = false_rejections
     return classifier
-
-
-def refuse_a_photo(classes: Path, photo: str, command: str) -> None:
-    """Report swapped arguments: the photo first and the classes second.
-
-    Raises FrnError if `classes` is a file that contains no classes.
-    """
-    from frn.projects.class_files import is_file_of_classes
-
-    if classes.is_file() and not is_file_of_classes(classes):
-        swapped = Path(photo).is_dir() or is_file_of_classes(Path(photo))
-        hint = f" Did you mean: {shlex.join(['frn', command, photo, str(classes)])}" if swapped else ""
-        raise FrnError(
-            f"{classes}: is a file without classes. Pass the classes first: a folder, zip, CSV or project.{hint}"
-        )
 
 
 def show_expected(classifier: "Classifier") -> None:

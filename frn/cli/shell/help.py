@@ -22,30 +22,17 @@ EXAMPLES = {
 }
 """Example command lines, shown at the end of each command's help."""
 
-OUTPUTS = ("--out", "--web", "--report", "--crops", "--runs")
-"""Options that, if they take a value, name an output file or folder."""
-NEVER = (*OUTPUTS, "--replace", "--download", "--version")
-"""Options that no environment variable sets, because it must not choose output files or use the network."""
 
-
-def prepare(commands: Mapping[str, Any], prefix: str = "FRN") -> None:
-    """Complete the commands: help with whole paragraphs and examples, and defaults from environment variables.
-
-    FRN_CLASSIFY_TOP=5 sets the default of `frn classify --top`.
-    """
+def prepare(commands: Mapping[str, Any]) -> None:
+    """Complete the help of commands: whole paragraphs, and examples."""
     for name, command in commands.items():
         command.help = re.sub(r"(?<!\n)\n(?!\n)", " ", command.help or "")  # Typer would keep the line breaks
-        if prefix == "FRN" and (examples := EXAMPLES.get(name)):
+        if examples := EXAMPLES.get(name):
             command.epilog = "\n    ".join(["Examples:\n", *examples])
-        variable = f"{prefix}_{name}".upper().replace("-", "_")
-        prepare(getattr(command, "commands", {}), variable)
+        prepare(getattr(command, "commands", {}))
         for parameter in command.params:
-            word = next((word for word in parameter.opts if word.startswith("--")), "")
             if parameter.opts[0].startswith("-") and parameter.is_flag:
                 parameter.metavar = ""  # Typer would show the type, as if the flag took a value
-            if word and word not in NEVER:
-                parameter.envvar = variable + word[1:].upper().replace("-", "_")
-                parameter.show_envvar = False
 
 
 @user_errors()

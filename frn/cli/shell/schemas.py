@@ -37,9 +37,7 @@ def named(kind: Any) -> Any:
 EVALUATED = {"model": str, "data": str, "split": str, "seed": Count, "results": list[Result]}
 MODELS = named(record("Model", MODEL, more=True))
 COMPARISONS = named(record("ModelComparison", {**COMPARED, "milliseconds": float}, {"gain": float}))
-IMAGES = GenericAlias(list, (record("CachedImages", {"of": str, "images": Count, "bytes": Count, "used": Count}),))
 FINETUNED = {"written": bool, "why": str | None, "start": float, "gain": float, "expected_gain": float}
-CACHE = {"folder": str, "limit": Count, "images": IMAGES, "features": dict[str, Count]}
 
 RESULTS: dict[str, tuple[Any, ...]] = {
     "classify": (Answer, Unreadable),
@@ -60,7 +58,6 @@ RESULTS: dict[str, tuple[Any, ...]] = {
         record("Page", {"web": str, "runtime": str, "page_difference": float}),
     ),
     "data check": (list[SplitReport],),
-    "cache": (record("Cache", CACHE),),
 }
 """Result types, by command. If a command has several, its output is one of them.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from frn.cli.shell import console, options
-from frn.cli.shell.classes import open_classes, refuse_a_photo
+from frn.cli.shell.classes import open_classes
 from frn.errors import FrnError
 from frn.inference.records import Answer, Unreadable, answer_of
 
@@ -77,7 +77,6 @@ def classify(
         from frn.inference.results import check_results, named_beside, write_answers
 
         check_results(out, resume=resume, replace=replace)
-    refuse_a_photo(classes, images[0], "classify")
 
     from frn.cli.shell.photo_arguments import find_photos
 

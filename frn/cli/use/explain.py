@@ -8,7 +8,7 @@ import typer
 from msgspec import UNSET, structs
 
 from frn.cli.shell import options
-from frn.cli.shell.classes import open_classes, refuse_a_photo
+from frn.cli.shell.classes import open_classes
 from frn.cli.shell.console import print_json, printable, stdout, user_errors
 from frn.inference.records import ExamplePart, Explanation, PhotoPart, answer_of, rounded
 from frn.system.files import require_writable
@@ -51,7 +51,6 @@ def explain(
     if out.suffix.lower() != ".png":
         raise FrnError(f"{out}: the image's name must end in .png")
     require_writable(out, replace=replace)
-    refuse_a_photo(classes, str(image), "explain")
     open_image(image)  # before enrolling, to report a wrong photo at once
     classifier = open_classes(classes, model, device, tta, level=level, find=find)
     ((_, seen),) = classifier.read([image])

@@ -34,15 +34,6 @@ def test_too_many_threads_are_a_usage_error() -> None:
     assert "--threads" in result.stderr
 
 
-@pytest.mark.parametrize("command", ["classify", "explain"])
-def test_a_photo_passed_instead_of_classes_suggests_the_right_command(command: str) -> None:
-    out = ("--out", "x.png") if command == "explain" else ()
-    result = frn(command, PHOTO, MOTHS, *out)
-    assert result.exit_code == 1
-    assert result.stderr.endswith(f"Did you mean: frn {command} {MOTHS} '{PHOTO}'\n")
-    assert "Did you mean" not in frn(command, PHOTO, PHOTO, *out).stderr
-
-
 @pytest.mark.parametrize(
     ("words", "reason"),
     [

@@ -14,7 +14,6 @@ import pytest
 import typer
 
 from frn.cli.main import app
-from frn.cli.shell.help import OUTPUTS
 from frn.cli.shell.schemas import RESULTS, schema
 from tests import processes
 from tests.commands import frn
@@ -36,10 +35,10 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_result_types_reject_wrong_values() -> None:
-    right = json.loads(frn("cache", "--json").stdout)
-    assert is_described(right, "cache")
-    for wrong in ({**right, "more": 1}, {**right, "limit": -1}, {**right, "limit": True}, {"folder": "x"}):
-        assert not is_described(wrong, "cache")
+    right = json.loads(frn("enroll", MOTHS, "--out", "m.frn.json", "--model", "conv4", "--json").stdout)
+    assert is_described(right, "enroll")
+    for wrong in ({**right, "more": 1}, {**right, "skipped": -1}, {**right, "skipped": True}, {"project": "x"}):
+        assert not is_described(wrong, "enroll")
 
 
 def commands(group: Any, above: str = "") -> Iterator[tuple[str, Any]]:
@@ -69,7 +68,6 @@ def test_every_command_with_a_result_has_a_schema() -> None:
         ("models",),
         ("presets",),
         ("presets", "demo"),
-        ("cache",),
         ("reproduce",),
     ],
 )
@@ -131,50 +129,6 @@ def test_photo_names_are_read_from_stdin(tmp_path: Path) -> None:
     assert [json.loads(line)["image"] for line in by_nul.stdout.splitlines()] == [str(PHOTO), str(odd), str(PHOTO)]
     nothing = frn("classify", MOTHS, "-", stdin=b"\n")
     assert (nothing.exit_code, nothing.stderr) == (1, "error: -: stdin lists no photos. Give one per line.\n")
-
-
-def test_variables_set_defaults_and_the_command_line_takes_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FRN_CLASSIFY_TOP", "1")
-    assert len(frn("classify", MOTHS, PHOTO).stdout.splitlines()) == 1
-    assert len(frn("classify", MOTHS, PHOTO, "--top", 2).stdout.splitlines()) == 3
-    monkeypatch.setenv("FRN_DATA_CHECK_QUERIES", "1000")
-    assert "with 1000 queries" in frn("data", "check", MOTHS).stderr
-    monkeypatch.setenv("FRN_CLASSIFY_TOP", "many")
-    refused = frn("classify", MOTHS, PHOTO)
-    assert refused.exit_code == 2
-    assert "--top" in refused.stderr
-
-
-def options(commands: dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Return every pair of a command and one of its options."""
-    for name, command in commands.items():
-        yield from ((f"{above}{name}", parameter) for parameter in command.params if parameter.opts[0][0] == "-")
-        yield from options(getattr(command, "commands", {}), f"{above}{name} ")
-
-
-INPUTS = {
-    "--source",
-    "--data",
-    "--classes",
-    "--config",
-    "--weights",
-    "--calibrate",
-    "--photos",
-}
-"""Options that name files to read."""
-
-
-def test_variables_cannot_set_outputs_or_downloads() -> None:
-    command: Any = typer.main.get_command(app)
-    found = list(options(command.commands))
-    assert len(found) > 100
-    for name, parameter in found:
-        word = next(word for word in parameter.opts if word.startswith("--"))
-        writes = word in OUTPUTS and not parameter.is_flag
-        is_named = parameter.envvar == "_".join(["FRN", *name.split(), word[2:]]).upper().replace("-", "_")
-        assert is_named != (writes or word in ("--replace", "--download")), (name, word)
-        if "Path" in str(parameter.type_descriptor.annotation):
-            assert writes or word in INPUTS, f"frn {name} {word}: is it read or written?"
 
 
 def test_current_folder_does_not_set_options(elsewhere: Path) -> None:

@@ -1,4 +1,4 @@
-"""Caches on disk: their limit, removal of the least recently used entries, and clearing without other losses."""
+"""Caches on disk: their limit, removal of the least recently used entries, without other losses."""
 
 import json
 import os
@@ -8,9 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from typer.testing import CliRunner
 
-from frn.cli.main import app
 from frn.data.folders import scan
 from frn.data.pixel_cache import load_images
 from frn.errors import FrnError
@@ -32,13 +30,17 @@ def write(folder: Path) -> Path:
 
 def used(name: str, hours_ago: float) -> None:
     """Set back the time at which a split's cache was last used."""
-    (split,) = (split for split in caches.cached_splits() if Path(split.of).name == name)
+    (home,) = (home for _, _, home in caches.cached_splits() if name_of(home) == name)
     then = time.time() - hours_ago * HOURS
-    os.utime(split.path / caches.USED, (then, then))
+    os.utime(home / caches.USED, (then, then))
+
+
+def name_of(home: Path) -> str:
+    return Path(json.loads((home / caches.INDEX).read_text())["of"]).name
 
 
 def kept() -> list[str]:
-    return [Path(split.of).name for split in caches.cached_splits()]
+    return [name_of(home) for _, _, home in caches.cached_splits()]
 
 
 @pytest.fixture
@@ -54,7 +56,7 @@ def test_least_recently_used_split_is_removed_first(three: Path) -> None:
     load_images(scan(three / "b"), 16)  # used again, so it is not removed first
     assert kept()[0] == "a"
     used("b", 1.5)
-    sizes = [split.size for split in caches.cached_splits()]
+    sizes = [size for _, size, _ in caches.cached_splits()]
     caches.trim(sum(sizes))
     assert kept() == ["a", "b", "c"]
     caches.trim(sum(sizes) - 1)
@@ -93,23 +95,6 @@ def test_leftovers_of_a_killed_program_are_removed_and_files_in_use_are_kept(thr
     assert kept() == ["b", "a", "c"]
 
 
-def test_frn_cache_shows_and_clears(three: Path, private_cache: Path) -> None:
-    FeatureStore().close()
-    size = sum(path.stat().st_size for path in private_cache.glob("features.sqlite*"))
-    found = json.loads(CliRunner().invoke(app, ["cache", "--json"]).stdout)
-    assert found["folder"] == str(private_cache)
-    assert found["limit"] == 10 * 2**30
-    assert [Path(entry["of"]).name for entry in found["images"]] == ["b", "a", "c"]
-    assert [entry["images"] for entry in found["images"]] == [1, 1, 1]
-    assert found["features"] == {"bytes": size}
-    shown = CliRunner().invoke(app, ["cache"]).stdout
-    assert str(three / "a") in shown
-    assert "of 10.0 GiB allowed" in shown
-    assert CliRunner().invoke(app, ["cache", "clear"]).stdout.startswith("freed 0.")
-    assert kept() == []
-    assert [path.name for path in private_cache.iterdir() if path.is_file()] == [caches.TAG]
-
-
 def tree(folder: Path) -> dict[str, bytes]:
     """Return every file below a folder with its content."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
@@ -127,11 +112,10 @@ def test_cache_folder_with_unrelated_content_is_left_unchanged(tmp_path: Path, m
     monkeypatch.setenv("FRN_CACHE_LIMIT", "0")
     load_images(scan(write(tmp_path / "a")), 16)
     FeatureStore().put("m", {"k": np.zeros((4, 8), np.float32)})
-    CliRunner().invoke(app, ["cache", "clear"])
+    caches.trim(0)
     own = photos / caches.OWN_FOLDER
     assert cache_folder() == own
-    assert kept() == []
-    assert tree(own).keys() == {caches.TAG}
+    assert kept() == ["a"]
     assert {name: data for name, data in tree(photos).items() if not name.startswith(caches.OWN_FOLDER)} == before
 
 
@@ -156,14 +140,14 @@ def test_unknown_files_in_the_cache_are_kept(three: Path, private_cache: Path) -
     for path in theirs:
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(b"theirs")
-    (split, *_) = caches.cached_splits()
-    (split.path / "note.txt").write_bytes(b"theirs")
+    home = caches.cached_splits()[0][2]
+    (home / "note.txt").write_bytes(b"theirs")
     for path in images().iterdir():
         os.utime(path, (0, 0))
-    CliRunner().invoke(app, ["cache", "clear"])
+    caches.trim(0)
     assert {path for path in private_cache.rglob("*") if path.is_file() and path.read_bytes() == b"theirs"} == {
         *theirs,
-        split.path / "note.txt",
+        home / "note.txt",
     }
 
 
@@ -177,11 +161,11 @@ def test_clearing_does_not_follow_links(tmp_path: Path, private_cache: Path, mon
         os.utime(path, (0, 0))
     before = tree(tmp_path / "elsewhere")
     caches.trim(0)
-    caches.clear()
+    caches.trim(0)
     assert tree(tmp_path / "elsewhere") == before
     images().unlink()
     images().mkdir()
     (home,) = (tmp_path / "elsewhere").iterdir()
     (images() / home.name).symlink_to(home)
-    caches.clear()
+    caches.trim(0)
     assert tree(tmp_path / "elsewhere") == before
