@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import os
 import re
 from collections.abc import Iterator
@@ -34,7 +33,7 @@ def read_table(path: Path) -> tuple[list[tuple[str, Path]], list[Broken]]:
     """Return the label and the file of each photo in a CSV, relative to its folder, and the skipped rows.
 
     The first row names the columns; without names, the first column contains the paths and the second the labels. The
-    columns x, y, width and height select a part of a photo. A file of JSON lines (`.jsonl`) has an object per row.
+    columns x, y, width and height select a part of a photo.
 
     Raises FrnError if the table cannot be read, lacks these columns, or no row has both a photo and a label.
     """
@@ -84,9 +83,6 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         text = read_whole(path, MAX_TABLE).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise FrnError(f"{path}: is not UTF-8 text. Save it as CSV in UTF-8.") from error
-    if path.suffix.lower() == ".jsonl":
-        yield from _json_rows(path, text)
-        return
     first, _, rest = text.partition("\n")
     number, delimiter = 1, max(DELIMITERS, key=first.count)
     if named := re.fullmatch(r"\"?sep=(.)\"?\r?", first):  # a line for Excel
@@ -97,27 +93,13 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         raise FrnError(f"{path}: is not a CSV file ({error})") from error
 
 
-def _json_rows(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
-    heads: list[str] = []
-    for number, line in enumerate(text.splitlines(), 1):
-        try:
-            row = json.loads(line) if line.strip() else {}
-            cells = {str(key): "" if value is None else str(value) for key, value in row.items()}
-        except (ValueError, AttributeError, RecursionError) as error:
-            raise FrnError(f"{path}: line {number} is not a JSON object") from error
-        if not heads and cells:
-            heads = list(cells)
-            yield 0, heads
-        yield number, [cells.get(head, "") for head in heads]
-
-
 def metadata_table(folder: Path) -> Path | None:
     """Return the table of labels in a Hugging Face ImageFolder, or None."""
-    for path in (folder / "metadata.csv", folder / "metadata.jsonl"):
-        inside = find_zip(path)
-        if inside[1] in inside[0].files if inside else is_there(path):
-            _, heads = next(_rows(path), (0, []))
-            names = {re.sub(r"[\s_-]", "", head).lower() for head in heads}
-            if "filename" in names and not names.isdisjoint(LABELS):
-                return path
+    path = folder / "metadata.csv"
+    inside = find_zip(path)
+    if inside[1] in inside[0].files if inside else is_there(path):
+        _, heads = next(_rows(path), (0, []))
+        names = {re.sub(r"[\s_-]", "", head).lower() for head in heads}
+        if "filename" in names and not names.isdisjoint(LABELS):
+            return path
     return None

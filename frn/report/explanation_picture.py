@@ -10,13 +10,13 @@ from frn.features.extractor import Extractor
 from frn.images.boxes import split_box
 from frn.images.opening import decode_preview, read_file
 from frn.inference.explanation import Box, Explanation
+from frn.report.heat_maps import Font, fit
 
 SHOWN = 448
 """Least side in pixels of the crops that parts are cut from."""
 TILE, GAP, LINE, SAID = 104, 10, 20, 66
 PHOTO = 476
 Colour = tuple[int, int, int]
-Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 INK, FAINT, PAPER, FOR, AGAINST = (20, 20, 20), (105, 105, 105), (255, 255, 255), (214, 78, 0), (96, 70, 170)
 SMALL, FONT, BIG = ImageFont.load_default(13), ImageFont.load_default(15), ImageFont.load_default(19)
 
@@ -138,13 +138,3 @@ def _frame(
     if number:
         pen.rectangle((left, top, left + 22, top + 22), fill=colour)
         pen.text((left + 11, top + 11), str(number), PAPER, FONT, anchor="mm")
-
-
-def fit(text: str, width: int, font: Font) -> str:
-    """Shorten a text to a width: a long name keeps its start and its end."""
-    shown, removed = text, 0
-    while font.getlength(shown) > width and removed < len(text):
-        removed += 1
-        head = (len(text) - removed) * 2 // 3
-        shown = text[:head] + "…" + text[head + removed :]
-    return shown

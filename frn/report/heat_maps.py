@@ -23,6 +23,7 @@ PANEL = 252
 GAP = 12
 LINE = 18
 INK, FAINT = (20, 20, 20), (110, 110, 110)
+Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 FONT = ImageFont.load_default(14)
 
 Map = NDArray[np.floating]
@@ -66,7 +67,7 @@ def sheet(crop: Pixels, title: str, panels: Sequence[Panel]) -> Image.Image:
         left, top = GAP + i % columns * cell[0], GAP + i // columns * cell[1]
         canvas.paste(picture.resize((PANEL, PANEL), Image.Resampling.NEAREST), (left, top))
         for number, (line, ink) in enumerate(zip(lines, (INK, FAINT), strict=True)):
-            draw.text((left, top + PANEL + 4 + number * LINE), _fit(line, draw), fill=ink, font=FONT)
+            draw.text((left, top + PANEL + 4 + number * LINE), fit(line, PANEL, FONT), fill=ink, font=FONT)
     return canvas
 
 
@@ -77,10 +78,11 @@ def mark() -> PngInfo:
     return note
 
 
-def _fit(text: str, draw: ImageDraw.ImageDraw) -> str:
-    """Shorten the text to the width of a panel."""
-    if draw.textlength(text, font=FONT) <= PANEL:
-        return text
-    while text and draw.textlength(text + "…", font=FONT) > PANEL:
-        text = text[:-1]
-    return text + "…"
+def fit(text: str, width: int, font: Font) -> str:
+    """Shorten a text to a width: a long name keeps its start and its end."""
+    shown, removed = text, 0
+    while font.getlength(shown) > width and removed < len(text):
+        removed += 1
+        head = (len(text) - removed) * 2 // 3
+        shown = text[:head] + "…" + text[head + removed :]
+    return shown

@@ -170,13 +170,12 @@ def labels() -> Part:
     from frn.projects.class_files import class_files
     from tests.frn.projects.test_other_tools import COCO, VOC
 
-    rows = [{"file_name": f"{number}.jpg", "label": label} for number, label in enumerate(("jay", "owl", "jay"))]
     plain = b"file_name,label\n0.jpg,jay\n1.jpg,owl\n"
     boxes = b'sep=;\npath;label;x;y;width;height\n0.jpg;jay;1,5;2;30;40\n\'-1.jpg;owl;;;;\n"a;b.jpg";jay;;;;\n'
     makers: dict[str, Maker] = {
         "coco.json": damaging_json(COCO), "voc.xml": damaging([VOC.encode()], changes=TEXT),
         "metadata.csv": damaging([plain], changes=TEXT),
-        "metadata.jsonl": _damaging_lines(rows), "table.csv": damaging([boxes, plain], changes=TEXT),
+        "table.csv": damaging([boxes, plain], changes=TEXT),
         "table.tsv": damaging([plain.replace(b",", b"\t")], changes=TEXT),
     }  # fmt: skip
 

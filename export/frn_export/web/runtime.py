@@ -8,7 +8,6 @@ import json
 import re
 import shlex
 import tarfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -21,8 +20,6 @@ PACKAGE = "onnxruntime-web"
 SCRIPT, BINARY = "ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm"
 SERVED = "ort.wasm.bundle.min.js"
 """Name of the script in a page: some file servers do not know `.mjs`, and browsers then reject it."""
-OLDEST = (1, 20)
-"""Oldest version with `SCRIPT`."""
 MAX_BYTES = 64 << 20
 """Size limit of one file; the binary is about 14 MB."""
 FETCH = f"npm pack {PACKAGE}@1.30.0"
@@ -45,16 +42,12 @@ class Runtime:
 
 
 def find_runtime(page: Path) -> Runtime | None:
-    """Find the runtime for a page: the npm package, its archive from `npm pack`, or the runtime of an earlier page.
+    """Find the runtime for a page: the archive from `npm pack`, or the runtime of an earlier page.
 
-    Looks for `node_modules/onnxruntime-web` in the current folder and its parents, then for archives in the current
-    folder and beside the page. Returns None if there is none. Raises FrnError as `read_runtime` does.
+    Looks for archives in the current folder and beside the page. Returns None if there is none. Raises FrnError as
+    `read_runtime` does.
     """
-    here = Path.cwd()
-    for folder in (here, *here.parents):
-        if ((package := folder / "node_modules" / PACKAGE) / "package.json").is_file():
-            return read_runtime(package)
-    for folder in (here, page.absolute().parent):
+    for folder in (Path.cwd(), page.absolute().parent):
         if archives := sorted(folder.glob(f"{PACKAGE}-*.tgz")):
             return read_runtime(archives[-1])
     return _of_page(page)
@@ -67,17 +60,32 @@ def missing_runtime(page: Path) -> str:
 
 
 def read_runtime(path: Path) -> Runtime:
-    """Read the runtime from a folder with the npm package or from an archive made by `npm pack`.
+    """Read the runtime from an archive made by `npm pack`.
 
-    Raises FrnError if it cannot be read, is a different package, or is too old.
+    Raises FrnError if it cannot be read, or lacks one of the files, as versions before 1.20 do.
     """
+    require_regular(path, 1 << 30)  # with the binaries for other backends
     wanted = ("package.json", f"dist/{SCRIPT}", f"dist/{BINARY}")
-    if path.is_dir():
-        try:
-            return _runtime([(path / name).read_bytes() for name in wanted], path)
-        except OSError as error:
-            raise FrnError(f"{error.filename}: cannot be read ({error.strerror}). Run `{FETCH}` instead.") from error
-    return _runtime(_from_archive(path, wanted), path)
+    members: dict[str, bytes] = {}
+    try:
+        with tarfile.open(path, "r:gz") as archive:
+            for member in archive:  # read by name and never unpacked: no path in the archive reaches the disk
+                content = archive.extractfile(member) if member.isfile() and member.size <= MAX_BYTES else None
+                if content is not None and (name := member.name.removeprefix("package/")) in wanted:
+                    members[name] = content.read()
+            while archive.fileobj is not None and archive.fileobj.read(1 << 20):
+                pass  # gzip compares its checksum at the end
+        if missing := [name for name in wanted if name not in members]:
+            raise FrnError(f"{path}: has no package/{missing[0]}. Run `{FETCH}` again.")
+        version = str(json.loads(members["package.json"])["version"])
+    except FrnError:
+        raise
+    except (*DAMAGE, TypeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise FrnError(f"{path}: is not an archive of {PACKAGE} ({reason}). Run `{FETCH}` again.") from error
+    if not members[f"dist/{BINARY}"].startswith(b"\0asm"):
+        raise FrnError(f"{path}: its {BINARY} is not WebAssembly. Run `{FETCH}` again.")
+    return Runtime(version, members[f"dist/{SCRIPT}"], members[f"dist/{BINARY}"])
 
 
 def _of_page(page: Path) -> Runtime | None:
@@ -89,42 +97,3 @@ def _of_page(page: Path) -> Runtime | None:
     except (OSError, UnicodeDecodeError):
         return None
     return Runtime(version[1], *files) if version else None
-
-
-def _from_archive(path: Path, wanted: Sequence[str]) -> list[bytes]:
-    members: dict[str, bytes] = {}
-    if path.exists():
-        # Size limit of the package with its other binaries
-        require_regular(path, 1 << 30)
-    try:
-        with tarfile.open(path, "r:gz") as archive:
-            for member in archive:  # read by name and never unpacked: no path in the archive reaches the disk
-                content = archive.extractfile(member) if member.isfile() and member.size <= MAX_BYTES else None
-                if content is not None and member.name.removeprefix("package/") in wanted:
-                    members[member.name] = content.read()
-            while archive.fileobj is not None and archive.fileobj.read(1 << 20):
-                pass  # gzip compares its checksum at the end
-    except DAMAGE as error:
-        reason = getattr(error, "strerror", None) or error
-        raise FrnError(f"{path}: is not an archive of {PACKAGE} ({reason}). Run `{FETCH}` again.") from error
-    if missing := [name for name in wanted if f"package/{name}" not in members]:
-        raise FrnError(f"{path}: has no package/{missing[0]}. Run `{FETCH}` again.")
-    return [members[f"package/{name}"] for name in wanted]
-
-
-def _runtime(contents: Sequence[bytes], where: Path) -> Runtime:
-    description, script, binary = contents
-    try:
-        package = json.loads(description)
-        name, version = str(package["name"]), str(package["version"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise FrnError(f"{where}: its package.json cannot be read ({error})") from error
-    numbers = tuple(map(int, re.findall(r"\d+", version)))
-    if name != PACKAGE or numbers < OLDEST:
-        oldest = ".".join(map(str, OLDEST))
-        raise FrnError(
-            f"{where}: is {name} {version}; a page needs {PACKAGE} {oldest} or newer. Run `{FETCH}` instead."
-        )
-    if not binary.startswith(b"\0asm"):
-        raise FrnError(f"{where}: its {BINARY} is not WebAssembly. Run `{FETCH}` again.")
-    return Runtime(version, script, binary)

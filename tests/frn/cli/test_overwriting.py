@@ -11,7 +11,6 @@ import typer
 from PIL import Image
 
 from frn.cli.main import app
-from frn.cli.shell.help import OUTPUTS
 from frn.images.opening import open_image
 from frn.system.files import is_ours
 from tests.commands import frn
@@ -50,7 +49,7 @@ ALL = {**FILES, **FOLDERS}
 def outputs(commands: dict[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
     for name, command in commands.items():
         for parameter in command.params:
-            if parameter.opts[0] in OUTPUTS and not parameter.is_flag:
+            if parameter.opts[0] in ("--out", "--web", "--report", "--crops", "--runs") and not parameter.is_flag:
                 yield f"{above}{name}", parameter.opts[0]
         yield from outputs(getattr(command, "commands", {}), f"{above}{name} ")
 
