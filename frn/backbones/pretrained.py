@@ -220,7 +220,7 @@ class TimmMaps(nn.Module):
     @classmethod
     def download(cls, name: str, progress: Progress | None = None) -> Path:
         """Download the weights to the hub's cache."""
-        return fetch_from_hub(cls.hub(name), "model.safetensors", progress)
+        return fetch_from_hub(cls.hub(name), "model.safetensors")
 
 
 def _timm() -> Any:

@@ -5,7 +5,6 @@ so are the photos of a folder; a project keeps its own order.
 """
 
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -77,11 +76,10 @@ def readings(path: Path, check: Check = lambda: None) -> dict[int, ClassFiles]:
     tree = class_tree(path, 1, check, files)
     by_level = {1: _from_tree(path, tree, needed=False)}
     for level in (DEEPEST, 2) if tree.is_nested else ():
-        with suppress(FrnError):  # deeper folders may differ only in their whitespace
-            read = _from_tree(path, class_tree(path, level, check, files), needed=False)
-            are_names = level == DEEPEST or all(is_name(name, has_photos=True) for name in read.members)
-            if are_names and all(read.members != other.members for other in by_level.values()):
-                by_level[level] = read
+        read = _from_tree(path, class_tree(path, level, check, files), needed=False)
+        are_names = level == DEEPEST or all(is_name(name, has_photos=True) for name in read.members)
+        if are_names and all(read.members != other.members for other in by_level.values()):
+            by_level[level] = read
     return dict(sorted(by_level.items(), reverse=True))
 
 

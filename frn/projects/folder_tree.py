@@ -7,7 +7,7 @@ counts: a zip often has one folder at its top.
 import os
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,8 +110,8 @@ def class_tree(
         check: called often; may raise to stop.
         files: what `list_tree` returned, if it was called before.
 
-    Raises TwoLevelsError without `level` for such a tree, and FrnError if `root` cannot be listed, contains the splits
-    of a data set, or has two class folders of the same name.
+    Raises TwoLevelsError without `level` for such a tree, and FrnError if `root` cannot be listed, or contains the
+    splits of a data set.
     """
     tree, broken = files or list_tree(root, check)
     skipped = list(broken)
@@ -139,8 +139,6 @@ def class_tree(
     ):
         listed = ", ".join(str(home / name) for name in sorted(splits))
         raise FrnError(f"{home}: contains the splits of a data set, not classes. Choose one of them: {listed}")
-    for siblings in within.values():
-        _refuse_twins(home, [folder[-1] for folder in siblings if len(folder) - len(base) <= (level or 1)])
 
     def at(depth: int) -> dict[str, list[str]]:
         """Return the photos of each class folder at most `depth` below the base; no photo is lost."""
@@ -254,16 +252,6 @@ def list_entries(folder: Path) -> tuple[list[str], list[str]]:
     except OSError as error:
         raise FrnError(f"{folder}: cannot be listed ({error.strerror})") from error
     return sorted(files), sorted(folders)
-
-
-def _refuse_twins(root: Path, names: Iterable[str]) -> None:
-    seen: dict[str, str] = {}
-    for name in names:
-        if (twin := seen.setdefault(normal(name).strip(), name)) is not name:
-            raise FrnError(
-                f"{root}: has two folders named {normal(name).strip()!r}, which differ only in whitespace or in how "
-                f"their letters are encoded ({twin!a} and {name!a}). Move their photos into one."
-            )
 
 
 def is_name(name: str, *, has_photos: bool) -> bool:

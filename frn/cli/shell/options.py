@@ -40,25 +40,11 @@ ImportPreset = Annotated[str | None, typer.Option(help="Preset for the authors' 
 
 
 # Classifying
-def share(written: object) -> float:
-    """Parse a fraction of a photo: 0.39, 39 or 39%."""
-    text = str(written).strip()
-    try:
-        value = float(text.removesuffix("%"))
-    except ValueError:
-        value = -1.0
-    if text.endswith("%") or value > 1:
-        value /= 100
-    if not 0 <= value <= 1:
-        raise typer.BadParameter(f"{text!r} is not a fraction of the photo: write 0.39, 39 or 39%")
-    return value
-
-
 Threshold = Annotated[
     float | None,
     typer.Option(
-        parser=share,
-        metavar="SHARE",
+        min=0,
+        max=1,
         help="Label photos unknown below this `known` (0: none).",
         show_default="calibrated from the example photos",
     ),

@@ -66,12 +66,3 @@ def test_options_without_effect_are_refused(words: str, reason: str, tmp_path: P
     told = CliRunner().invoke(app, given)
     assert told.exit_code in (1, 2)
     assert reason in told.stderr
-
-
-@pytest.mark.parametrize("given", ["0.39", "39", "39%"])
-def test_a_threshold_is_a_fraction_or_a_percentage(given: str) -> None:
-    from frn.cli.shell.options import share
-
-    assert share(given) == pytest.approx(0.39)
-    with pytest.raises(typer.BadParameter, match=r"write 0.39, 39 or 39%"):
-        share("390")

@@ -181,14 +181,14 @@ def test_probability_of_a_rejected_class_is_not_shown(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(heat_maps, "sheet", sheet)
     words = (SAMPLES / "moths", photo, "--model", "conv4")
-    told = frn("classify", *words, "--threshold", "100", "--report", page, "--json")
+    told = frn("classify", *words, "--threshold", "1", "--report", page, "--json")
     assert json.loads(told.stdout)["unknown"]
     shares = [f"{share:.1%}" for share in json.loads(told.stdout)["probabilities"].values()]
-    text = frn("classify", *words, "--threshold", "100").stdout + page.read_text(encoding="utf-8").partition("<main")[2]
+    text = frn("classify", *words, "--threshold", "1").stdout + page.read_text(encoding="utf-8").partition("<main")[2]
     assert "known" in text
     assert not [share for share in shares if re.search(rf"(?<!\d){share}", text)]
     project = tmp_path / "moths.frn.json"
-    frn("enroll", SAMPLES / "moths", "--out", project, "--model", "conv4", "--threshold", "100")
+    frn("enroll", SAMPLES / "moths", "--out", project, "--model", "conv4", "--threshold", "1")
     frn("explain", project, photo, "--maps", "--out", tmp_path / "out.png")
     assert len(notes) > 1
     assert all(note.endswith("% explained") for note in notes)
