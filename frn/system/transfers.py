@@ -49,12 +49,13 @@ def fetch_from_hub(repository: str, file: str) -> Path:
     """
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     try:
-        from huggingface_hub import errors, hf_hub_download
-        from huggingface_hub.utils import disable_progress_bars
+        from huggingface_hub import hf_hub_download
+        from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]  # that of its HTTP library
+        from huggingface_hub.utils import disable_progress_bars  # type: ignore[attr-defined]
     except ImportError as error:
         raise FrnError("the hub needs the huggingface_hub package: pip install huggingface_hub") from error
     disable_progress_bars()
     try:
         return Path(hf_hub_download(repository, file))
-    except (OSError, ValueError, errors.HTTPError) as error:
+    except (OSError, ValueError, HTTPError) as error:
         raise FrnError(shorten(error)) from error
