@@ -53,8 +53,8 @@ def prepare(
 
     Raises FrnError if the name is unknown, a source is unsuitable, or `out` exists or cannot be written.
     """
-    require_new_folder(out)
     benchmark, options = _find(name, split, sampled or SampledSplit())
+    require_new_folder(out)
     tick = progress or (lambda done, total: None)
     if download:
         sources = _download(name, benchmark, sources, tick)
