@@ -1,5 +1,6 @@
 """Download of a file, which stops if too little data arrives."""
 
+import logging
 import os
 import time
 import urllib.request
@@ -51,11 +52,11 @@ def fetch_from_hub(repository: str, file: str) -> Path:
     try:
         from huggingface_hub import hf_hub_download
         from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]  # that of its HTTP library
-        from huggingface_hub.utils import disable_progress_bars, logging  # type: ignore[attr-defined]
+        from huggingface_hub.utils import disable_progress_bars  # type: ignore[attr-defined]
     except ImportError as error:
         raise FrnError("the hub needs the huggingface_hub package: pip install huggingface_hub") from error
     disable_progress_bars()
-    logging.set_verbosity_error()
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # not about each of its five attempts
     try:
         return Path(hf_hub_download(repository, file))
     except (OSError, ValueError, HTTPError) as error:
