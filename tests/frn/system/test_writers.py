@@ -29,6 +29,9 @@ GUARDS = {"frn/system/files.py", "frn/system/file_sets.py", "frn/system/processe
 ELSEWHERE = {
     "frn/cli/shell/console.py:plain_ending": "to the null device",
     "frn/cli/use/group.py:_copy": "in a new folder",
+    "frn/data/prepare/__init__.py:prepare": "in a new folder",
+    "frn/data/prepare/writer.py:write": "in a new folder",
+    "frn/data/prepare/writer.py:write_items": "in a new folder",
     "frn/data/pixel_cache.py:_build": "in a new folder",
     "frn/data/pixel_cache.py:_open": "the stamp in a folder of the cache",
     "frn/system/caches.py:discard": "a folder of the cache, renamed before it is removed",
@@ -39,7 +42,6 @@ ELSEWHERE = {
     "tui/frn_tui/engine/files/bundles.py:_extract": "in a new folder",
     "tui/frn_tui/engine/files/placing.py:copy_new": "under a new name",
     "tui/frn_tui/engine/files/placing.py:rename_new": "to a new name",
-    "tui/frn_tui/engine/files/sorting.py:_restore_link": "a link that was moved, under an unused name",
     "tui/frn_tui/engine/files/sorting.py:_unpacked": "in a temporary folder",
     "tui/frn_tui/engine/worker_queues.py:redirect_stdout": "the log, removed instead of emptied",
 }
