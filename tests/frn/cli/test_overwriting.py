@@ -85,7 +85,7 @@ def test_file_not_written_by_frn_is_kept_without_replace(tmp_path: Path, key: tu
     words = [many_photos(tmp_path) if word == TEN_CLASSES else word for word in ALL[key][1]]
     result = frn(*command.split(), *words, option, given)
     assert result.exit_code == 1
-    assert str(file.name) in result.stderr or "already contains something else" in result.stderr
+    assert str(file.name) in result.stderr or "out: already exists. Choose" in result.stderr
     assert result.stderr.startswith("error: ") or "\nerror: " in result.stderr
     assert file.read_bytes() == b"of others"
     assert [path.name for path in file.parent.iterdir()] == [file.name]
