@@ -30,6 +30,11 @@ def box_name(path: str, box: Box) -> str:
     return f"{path}#xywh={','.join(map(str, box))}"
 
 
+def part_of(photo: Path, box: Box | None) -> Path:
+    """Return the name of a box of a photo, in place of the box in its name; without a box, the photo."""
+    return photo if box is None else Path(box_name(str(split_box(photo)[0]), box))
+
+
 def split_box(name: str | Path) -> tuple[Path, Box | None]:
     """Return the file of a photo and the box in its name, if any. A file that really has such a name has no box."""
     path = Path(name)

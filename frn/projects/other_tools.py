@@ -37,17 +37,14 @@ def find_annotations(root: Path) -> list[Path]:
         return []  # class folders
     if "labels" in folders and any(Path(name).suffix in (".yaml", ".yml") or name == "classes.txt" for name in files):
         raise FrnError(f"{root}: is a data set for YOLO's detector. Export it again as COCO.")
-    paths = [root / name for name in files if is_annotation_file(Path(name))]
+    paths = [root / name for name in files]
     if "annotations" in folders:
         paths += [root / "annotations" / name for name in list_entries(root / "annotations")[0]]
-    folders_of_photos = ["", *(name for name in folders if name.lower() in GENERIC)]
-    listed = [name for folder in folders_of_photos for name in (list_entries(root / folder)[0] if folder else files)]
-    stems = {Path(name).stem for name in listed if looks_like_image(name)}
-    beside = [path for path in paths if path.stem in stems and is_annotation_file(path)]
-    if beside and _kind(_load(beside[0])) is _voc:
-        return beside
-    exports = [path for path in paths if is_annotation_file(path)]
-    # Number of files in a folder that may be annotations; more are something else, such as a photo service's notes
+    tables = [path for path in paths if path.suffix.lower() == ".xml"]
+    if tables and _kind(_load(tables[0])) is _voc:
+        return tables
+    exports = [path for path in paths if path.suffix.lower() == ".json"]
+    # More files are something else, such as a photo service's notes.
     exports = [path for path in exports if _kind(_load(path))] if len(exports) <= 8 else []
     if len(exports) > 1:
         raise FrnError(f"{root}: has several annotation files. Choose one of them: {', '.join(map(str, exports))}")

@@ -11,14 +11,13 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from frn.errors import FrnError
-from frn.images.boxes import box_name, split_box
-from frn.images.opening import decode_preview, read_file
+from frn.images.boxes import part_of
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.explanation import Explanation, explain
 from frn.inference.records import answer_of
+from frn.report.explanation_picture import Crops
 from frn.report.heat_maps import overlay
 from frn.report.page import own_file, render, render_part, write_page
 from frn.report.parts import SIDE, PartsOfPage, thumbnail
@@ -73,19 +72,16 @@ class Album:
 
         Raises FrnError if the photo cannot be read again.
         """
-        transform, label = self.classifier.extractor.transform, prediction.label
-        finer = -(-SIDE // transform.size)
-        shown = replace(transform, size=transform.size * finer, resize=transform.length * finer)
-        file = path if prediction.box is None else Path(box_name(str(split_box(path)[0]), prediction.box))
-        crop, _ = decode_preview(read_file(file), file, shown)
-        rendered = overlay(crop, error_map, low=float(error_map.min()), high=float(error_map.max()))
+        label = prediction.label
+        crop = Crops(self.classifier.extractor, SIDE)(part_of(path, prediction.box))
+        rendered = overlay(np.asarray(crop), error_map, low=float(error_map.min()), high=float(error_map.max()))
         key = sys.intern("?" if prediction.unknown else f"={label}")
         parts = self._parts.of(explanation)
         card = render_part(
             "card.html",
             key=key,
             answer=answer_of(str(path), prediction),
-            crop=thumbnail(Image.fromarray(crop)),
+            crop=thumbnail(crop),
             why=explanation.sentence(unknown=prediction.unknown),
             parts=parts,
             error_map=thumbnail(rendered),

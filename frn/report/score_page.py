@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from frn.errors import FrnError
-from frn.images.boxes import Box, box_name, split_box
+from frn.images.boxes import Box, part_of
 from frn.images.opening import open_image
 from frn.images.transforms import EvaluationTransform, Pixels
 from frn.inference.classifier import Classifier
@@ -91,9 +91,8 @@ def _shown(
             raise seen
         reasons = explain(classifier, seen.maps, against=against)
         box = Box(*answer.box) if isinstance(answer.box, tuple) else None
-        file = Path(box_name(str(split_box(path)[0]), box)) if box else path
         sentence = reasons.sentence(unknown=answer.unknown)
-        return thumbnail(Crops(classifier.extractor, SIDE)(file)), sentence, parts.of(reasons)
+        return thumbnail(Crops(classifier.extractor, SIDE)(part_of(path, box))), sentence, parts.of(reasons)
     except FrnError:  # the photo has been deleted, so only the text is shown
         return None, "", []
 

@@ -42,12 +42,23 @@ def new_folder(path: Path) -> Iterator[Path]:
     be written.
     """
     path = path.absolute()
-    with _at_work(path) as new:
-        yield new
-        if path.exists() and any(path.iterdir()):
-            raise FrnError(f"{path}: already exists. Choose a folder that does not exist yet.", code="exists")
-        sync_tree(new)
-        os.rename(new, path)  # noqa: PTH104
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with lock(beside(path, LOCK), path):
+            new = beside(path, PART)
+            remove(new)
+            new.mkdir()
+            try:
+                yield new
+                if path.exists() and any(path.iterdir()):
+                    raise FrnError(f"{path}: already exists. Choose a folder that does not exist yet.", code="exists")
+                sync_tree(new)
+                os.rename(new, path)  # noqa: PTH104
+            finally:
+                remove(new)
+            sync_path(path.parent)
+    except OSError as error:
+        raise FrnError(f"{path}: cannot be written ({error.strerror or error})") from error
 
 
 def require_new_folder(path: Path) -> None:
@@ -136,24 +147,6 @@ def _is_listed(folder: Path, name: str, sums: Mapping[str, str]) -> bool:
     with contextlib.suppress(OSError):
         return name in sums and any(is_file(place) and sha256(place) == sums[name] for place in _places(folder / name))
     return False
-
-
-@contextlib.contextmanager
-def _at_work(path: Path) -> Iterator[Path]:
-    """Yield an empty folder beside `path`, for one process at a time; it is removed at the end unless renamed."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with lock(beside(path, LOCK), path):
-            new = beside(path, PART)
-            remove(new)
-            new.mkdir()
-            try:
-                yield new
-            finally:
-                remove(new)
-            sync_path(path.parent)
-    except OSError as error:
-        raise FrnError(f"{path}: cannot be written ({error.strerror or error})") from error
 
 
 def sync_tree(folder: Path) -> None:

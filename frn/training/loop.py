@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from frn.data.batch_augmentation import augment
 from frn.data.pixel_cache import ConcatImages, StoredImages
-from frn.data.resident import where_they_fit
 from frn.episodes import Episode, check_classes
 from frn.errors import FrnError
 from frn.evaluation.accuracy import Accuracy, summarise
@@ -130,7 +129,6 @@ class _Trainer:
     report: Callable[[StepReport | ValidationReport], None]
 
     def __post_init__(self) -> None:
-        self.pixels = where_they_fit(self.images, torch.device(self.settings.device))
         self.val_shape = validation_shape(self.preset, self.val_images)
 
     def train(self, folder: RunFolder, init: Model | None, stop: Callable[[], bool]) -> RunResult:
@@ -229,7 +227,7 @@ class _Trainer:
 
     def augmented(self, sampled: Episode, generator: np.random.Generator) -> Tensor:
         """Return a step's augmented images (b, 3, H, W)."""
-        canvas, extents = self.pixels.gather(sampled.ravel())
+        canvas, extents = self.images.gather(sampled.ravel())
         return augment(canvas, extents, self.preset.augmentation, generator, self.settings.device)
 
     def validate_if_due(self) -> None:

@@ -1,4 +1,4 @@
-"""Functions that open enrolled classes and describe their head and the expected results for unknown photos."""
+"""Functions that open enrolled classes and describe the expected results for unknown photos."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,26 +43,11 @@ def open_classes(
 
 
 def show_expected(classifier: "Classifier") -> None:
-    """Print the expected results for unknown photos, and the alpha and gamma of the classes."""
+    """Print the expected results for unknown photos."""
     if classifier.threshold_override is None:
         stdout().print(f"expected: {classifier.calibration.describe()}")
-    stdout().print(_describe_head(classifier))
-
-
-def _describe_head(classifier: "Classifier") -> str:
-    if classifier.extractor.head is None:
-        return f"{classifier.extractor.method}, as trained"
-    photos = sum(len(entry.supports) for entry in classifier.state.classes)
-    chosen, trained = classifier.head, classifier.extractor.head
-    before = ""
-    if trained and not classifier.extractor.untrained_head:
-        before = f"; trained values {trained.alpha:.1f} and {trained.gamma:.1f}"
-    origin = "from the project" if classifier.uses_project_head else f"chosen from your {photos:,} photos"
-    if 1 < photos == len(classifier.state.classes) and not classifier.uses_project_head:
-        less = chosen.gamma < 0.9 * classifier.extractor.prior.head(1).gamma
-        because = "; gamma is lower, because these photos have less variety than usual ones" if less else ""
-        origin = f"from the model: one photo of each class cannot show how sure answers should be{because}"
-    return f"alpha {chosen.alpha:.1f} and gamma {chosen.gamma:.1f}, {origin}{before}"
+    if len(classifier.names) > 1 and all(len(entry.supports) == 1 for entry in classifier.state.classes):
+        stdout().print("one photo of each class cannot show how sure answers should be")
 
 
 def expectation(classifier: "Classifier") -> dict[str, float]:

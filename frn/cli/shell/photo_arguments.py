@@ -4,7 +4,7 @@ import codecs
 import glob
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from frn.errors import FrnError
@@ -13,60 +13,46 @@ from frn.projects.folder_tree import photos_below
 from frn.system.archives import zip_around
 from frn.system.files import is_folder, is_there
 
-Found = tuple[list[str], list[str]]
-"""Names of photos as given, and the reasons why files in the given folders were skipped."""
 
-
-def find_photos(words: Sequence[str]) -> Found:
+def find_photos(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Find the photos for each argument: a file, all images in a folder or zip, a glob, or `-` for a list on stdin.
 
-    Raises FrnError if an argument matches nothing. Names in a list are never expanded as globs. A name that is not a
-    photo is reported in its place, and the other names are still processed.
+    Returns the names of the photos as given, and the reasons why files in folders were skipped. Names in a list are
+    never expanded as globs. A name that is not a photo is reported in its place, and the other names are still
+    processed. Raises FrnError if an argument matches nothing.
     """
     names: list[str] = []
     skipped: list[str] = []
+
+    def add(name: str, *, needed: bool) -> None:
+        """Add a photo, or those in a folder or zip; `needed`: an empty folder is an error."""
+        if not (is_folder(name) or (name.lower().endswith(".zip") and is_there(name))):
+            names.append(name)  # a missing file is reported in order
+            return
+        photos, others = photos_below(Path(name))
+        if not photos and needed:
+            raise FrnError(f"{name}: contains no images")
+        start = name if name.endswith(os.sep) else name + os.sep
+        names.extend(start + str(photo.relative_to(name)) for photo in photos)
+        skipped.extend(map(str, others) if photos or others else [f"{name}: contains no images"])
+
     for word in words:
-        photos, others = _in_list(_listed()) if word == "-" else _meant(word)
-        names += photos
-        skipped += others
-    return names, skipped
-
-
-def _meant(word: str) -> Found:
-    if _is_many(word):
-        if not (photos := _in_folder(word))[0]:
-            raise FrnError(f"{word}: contains no images")
-        return photos
-    if is_there(str(split_box(word)[0])) or not glob.has_magic(word) or zip_around(Path(word)):
-        return [word], []  # missing files are reported in order
-    matches = [match for match in sorted(glob.glob(word, recursive=True)) if not is_folder(match)]
-    if not matches:
-        raise FrnError(f"{word}: no file matches")
-    return matches, []
-
-
-def _is_many(name: str) -> bool:
-    return is_folder(name) or (name.lower().endswith(".zip") and is_there(name))
-
-
-def _in_folder(folder: str) -> Found:
-    photos, skipped = photos_below(Path(folder))
-    start = folder if folder.endswith(os.sep) else folder + os.sep
-    return [start + str(photo.relative_to(folder)) for photo in photos], list(map(str, skipped))
-
-
-def _in_list(listed: Iterable[str]) -> Found:
-    names: list[str] = []
-    skipped: list[str] = []
-    for name in listed:
-        try:
-            photos, others = _in_folder(name) if _is_many(name) else ([path_of_url(name)], [])
-        except FrnError:  # unreadable files are reported in order
-            photos, others = [name], []
-        names += photos
-        skipped += others if photos or others else [f"{name}: contains no images"]
-    if not names:
-        raise FrnError("-: the folders listed on stdin contain no photos")
+        if word == "-":
+            before = len(names)
+            for name in _listed():
+                try:
+                    add(path_of_url(name), needed=False)
+                except FrnError:  # unreadable files are reported in order
+                    names.append(name)
+            if len(names) == before:
+                raise FrnError("-: the folders listed on stdin contain no photos")
+        elif is_there(str(split_box(word)[0])) or not glob.has_magic(word) or zip_around(Path(word)):
+            add(word, needed=True)
+        else:
+            matches = [match for match in sorted(glob.glob(word, recursive=True)) if not is_folder(match)]
+            if not matches:
+                raise FrnError(f"{word}: no file matches")
+            names += matches
     return names, skipped
 
 
@@ -74,9 +60,7 @@ def _listed() -> list[str]:
     """Return the names listed on stdin, one per line, or each terminated by NUL."""
     if sys.stdin is None:
         raise FrnError("-: stdin is closed")
-    text = os.fsdecode(
-        sys.stdin.buffer.read().removeprefix(codecs.BOM_UTF8)
-    )  # Windows editors may start a file with this mark
+    text = os.fsdecode(sys.stdin.buffer.read().removeprefix(codecs.BOM_UTF8))  # Windows editors may write this mark
     lines = text.split("\0") if "\0" in text else [line.removesuffix("\r") for line in text.split("\n")]
     if not any(lines):
         raise FrnError("-: stdin lists no photos. Give one per line.")

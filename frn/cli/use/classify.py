@@ -154,14 +154,14 @@ def classify(
 
 def _save_crop(folder: Path, name: str, box: "Box", replace: bool) -> None:
     """Write a part of a photo; its name has those of the photo and its folder, and the box."""
-    from frn.images.boxes import box_name, split_box
+    from frn.images.boxes import part_of, split_box
     from frn.images.opening import read_file
     from frn.system.files import write_atomically
 
     photo = split_box(name)[0]
     folder.mkdir(parents=True, exist_ok=True)
     crop = folder / f"{photo.absolute().parent.name} {photo.stem} {','.join(map(str, box))}.png"
-    write_atomically(crop, read_file(Path(box_name(str(photo), box))), replace=replace)
+    write_atomically(crop, read_file(part_of(photo, box)), replace=replace)
 
 
 def _write_lines(

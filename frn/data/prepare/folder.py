@@ -23,7 +23,6 @@ class SampledSplit:
     val: float | None = None
     """Fraction of classes for validation; None: `SHARE`."""
     test: float | None = None
-    seed: int | None = None
 
     @property
     def shares(self) -> tuple[float, float]:
@@ -58,7 +57,7 @@ def plan_own(sources: Sources, split: SampledSplit) -> Plan:
     else:
         sampled = _draw({image.parts[-2] for image in images}, split)
         parts = [sampled[image.parts[-2]] for image in images]
-        by = "at random: --val {:g} --test {:g}, seed {}".format(*split.shares, split.seed or 0)
+        by = "at random: --val {:g} --test {:g}".format(*split.shares)
     named_in: dict[str, set[str]] = {}
     for part, image in zip(parts, images, strict=True):
         named_in.setdefault(str(part), set()).add(image.parts[-2])
@@ -82,7 +81,7 @@ def _split_of(image: Found) -> str | None:
 
 def _draw(labels: set[str], split: SampledSplit) -> dict[str, str]:
     val, test = split.shares
-    order = np.random.default_rng(split.seed or 0).permutation(len(labels))
+    order = np.random.default_rng(0).permutation(len(labels))
     names = [sorted(labels)[i] for i in order]
     n_val, n_test = round(val * len(names)), round(test * len(names))
     splits = ["val"] * n_val + ["test"] * n_test + ["train"] * (len(names) - n_val - n_test)

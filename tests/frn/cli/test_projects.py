@@ -274,6 +274,4 @@ def test_enroll_says_that_one_photo_of_each_class_cannot_check_probabilities(bir
         Path(folder).mkdir()
         shutil.copy(sorted((birds / name).iterdir())[0], folder)
     made = frn("enroll", *single, "--model", "conv4", "--out", tmp_path / "b.frn.json")
-    assert "from the model: one photo of each class cannot show how sure answers should be" in made.stdout.replace(
-        "\n", " "
-    )
+    assert "one photo of each class cannot show how sure answers should be" in made.stdout

@@ -57,9 +57,9 @@ def test_zips_of_class_folders_become_the_split_in_their_names(tmp_path: Path) -
 
 def test_random_split_keeps_classes_whole_and_is_reproducible(tmp_path: Path) -> None:
     source = zip_of(tmp_path / "mine.zip", [f"class {c}/{i}.png" for c in range(10) for i in range(2)])
-    counts = prepare("folder", [source], tmp_path / "a", sampled=SampledSplit(0.2, 0.3, 1))
+    counts = prepare("folder", [source], tmp_path / "a", sampled=SampledSplit(0.2, 0.3))
     assert counts == {"train": (5, 10), "val": (2, 4), "test": (3, 6)}
-    prepare("folder", [source], tmp_path / "b", sampled=SampledSplit(0.2, 0.3, 1))
+    prepare("folder", [source], tmp_path / "b", sampled=SampledSplit(0.2, 0.3))
     assert list(tree(tmp_path / "a")) == list(tree(tmp_path / "b"))
 
 

@@ -18,8 +18,6 @@ import pytest
 import torch
 
 from frn.data.batch_augmentation import augment
-from frn.data.pixel_cache import ConcatImages
-from frn.data.resident import ResidentImages
 from frn.data.synthetic import draw_classes
 from frn.episodes import EpisodeShape
 from frn.evaluation.episodes import episode_accuracies
@@ -54,7 +52,7 @@ def test_step_does_not_wait_for_the_device(backbone: str, objective: Literal["ep
     step = _Step(model.to("meta").train(), objectives, RunSettings(device="meta"))
     optimizer = build_optimizer(step.parameters(), preset.schedule)
     sampled = np.arange(12) if objective == "frn-pretrain" else np.arange(12).reshape(3, 4)
-    canvas, extents = ResidentImages(draw_classes(3, 4, size=90, seed=1), torch.device("meta")).gather(sampled.ravel())
+    canvas, extents = draw_classes(3, 4, size=90, seed=1).gather(sampled.ravel())
     generator = np.random.default_rng(0)
     images = augment(canvas, extents, preset.augmentation, generator, "meta")
     with patch("torch.autocast", lambda *_, **__: nullcontext()):  # autocast does not support this device
@@ -63,14 +61,6 @@ def test_step_does_not_wait_for_the_device(backbone: str, objective: Literal["ep
     optimizer.step()
     assert loss.is_meta
     assert logits.shape == (len(target), 3)
-
-
-def test_images_are_gathered_identically_on_device_and_host() -> None:
-    images = ConcatImages(tuple(draw_classes(2, 3, size=size, seed=size) for size in (20, 33)))
-    chosen = np.array([11, 0, 4, 6])
-    canvas, _ = ResidentImages(images, DEVICE).gather(chosen)
-    assert canvas.device.type == DEVICE.type
-    np.testing.assert_array_equal(canvas.cpu().numpy(), images.gather(chosen)[0])
 
 
 def learned(model: Model, preset: Preset, images: torch.Tensor) -> dict[str, torch.Tensor]:
