@@ -10,7 +10,7 @@ from pathlib import Path
 from frn.errors import FrnError, shorten
 from frn.images.boxes import Box, box_name, path_of_url
 from frn.projects.folder_tree import Broken, looks_like_image, why_skipped
-from frn.system.archives import find_zip, read_whole
+from frn.system.archives import is_listed, read_whole
 from frn.system.csv_rows import text_in
 from frn.system.files import is_there
 
@@ -96,8 +96,7 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 def metadata_table(folder: Path) -> Path | None:
     """Return the table of labels in a Hugging Face ImageFolder, or None."""
     path = folder / "metadata.csv"
-    inside = find_zip(path)
-    if inside[1] in inside[0].files if inside else is_there(path):
+    if is_listed(path):
         _, heads = next(_rows(path), (0, []))
         names = {re.sub(r"[\s_-]", "", head).lower() for head in heads}
         if "filename" in names and not names.isdisjoint(LABELS):

@@ -12,8 +12,8 @@ from typing import Any
 from frn.errors import FrnError, shorten
 from frn.images.boxes import Box, box_name
 from frn.projects.folder_tree import GENERIC, Broken, list_entries, looks_like_image, split_named, why_skipped
-from frn.system.archives import find_zip, read_whole
-from frn.system.files import decode_json, is_file
+from frn.system.archives import is_listed, read_whole
+from frn.system.files import decode_json
 
 Edges = tuple[float, float, float, float]
 """Left, top, width and height in pixels."""
@@ -72,7 +72,7 @@ def read_annotations(paths: list[Path]) -> tuple[list[tuple[str, Path]], list[Br
                     why = why_skipped(name) if label else "it has no label"
                     skipped.append(Broken(str(path), f"{path}: {shorten(name or 'an entry')} is skipped: {why}"))
                     continue
-                photo = str(next((place / name for place in places if _exists(place / name)), path.parent / name))
+                photo = str(next((place / name for place in places if is_listed(place / name)), path.parent / name))
                 x, y, width, height = map(round, edges or (0, 0, 0, 0))
                 box = Box(max(0, x), max(0, y), max(1, width + min(0, x)), max(1, height + min(0, y)))
                 pairs.append((label, Path(box_name(photo, box) if edges else photo)))
@@ -82,11 +82,6 @@ def read_annotations(paths: list[Path]) -> tuple[list[tuple[str, Path]], list[Br
     if not pairs:
         raise FrnError(f"{paths[0]}: has no labelled photo" + (f". {skipped[0]}" if skipped else ""))
     return pairs, skipped
-
-
-def _exists(path: Path) -> bool:
-    inside = find_zip(path)
-    return inside[1] in inside[0].files if inside else is_file(path)
 
 
 def _load(path: Path) -> Any:

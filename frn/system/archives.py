@@ -153,6 +153,12 @@ def read_whole(path: Path, most: int) -> bytes:
     return inside[0].read(inside[1], path, most) if inside and inside[1] else read_regular(path, most)
 
 
+def is_listed(path: Path) -> bool:
+    """Return whether a file exists, which may be in a zip."""
+    inside = find_zip(path)
+    return inside[1] in inside[0].files if inside else path.is_file()
+
+
 def zip_around(path: Path) -> Path | None:
     """Return the zip that a path is or leads into, or None if there is none."""
     return next((p for p in (path, *path.parents) if p.suffix.lower() == ".zip" and p.is_file()), None)

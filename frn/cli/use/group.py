@@ -93,7 +93,7 @@ def _read(extractor: "Extractor", names: list[str]) -> "tuple[list[tuple[Path, E
 
 
 def _copy(out: Path, members: dict[str, list[Path]]) -> None:
-    """Write a new folder with a subfolder of copies for each group."""
+    """Write a new folder with a subfolder of copies for each group, numbered from the most central one."""
     from frn.images.boxes import split_box
     from frn.images.opening import read_file
     from frn.system.file_sets import new_folder
@@ -101,15 +101,11 @@ def _copy(out: Path, members: dict[str, list[Path]]) -> None:
     with new_folder(out) as new:
         for name, paths in members.items():
             (new / name).mkdir()
-            taken: set[str] = set()
-            for path in paths:
+            width = len(str(len(paths)))
+            for number, path in enumerate(paths, 1):
                 file, box = split_box(path)
-                stem, suffix, number = file.stem, ".png" if box else file.suffix, 1
-                while (called := f"{stem}{suffix}").casefold() in taken:
-                    number += 1
-                    stem = f"{file.stem} ({number})"
-                taken.add(called.casefold())
-                (new / name / called).write_bytes(read_file(path))
+                copy = f"{number:0{width}} {file.stem}{'.png' if box else file.suffix}"
+                (new / name / copy).write_bytes(read_file(path))
 
 
 def _save(out: Path, model: str, extractor: "Extractor", members: "dict[str, list[tuple[Path, Embedded]]]") -> None:

@@ -78,8 +78,9 @@ def test_boxes_and_photos_in_a_zip_are_copied(photos: Path, tmp_path: Path) -> N
     result = group(box, first, tmp_path / "c.zip" / "a" / "0.jpg", "--out", out, "--groups", 1)
     assert result.exit_code == 0, result.stderr
     copies = sorted((out / "group 1").iterdir())
-    assert sorted(path.name for path in copies) == ["0 (2).jpg", "0.jpg", "0.png"]
-    assert open_image(out / "group 1" / "0.png").size == (60, 60)
+    assert [path.name[0] for path in copies] == ["1", "2", "3"]
+    assert sorted(path.name[1:] for path in copies) == [" 0.jpg", " 0.jpg", " 0.png"]
+    assert open_image(next(path for path in copies if path.suffix == ".png")).size == (60, 60)
 
 
 def test_an_existing_project_or_file_is_refused_at_once(photos: Path, tmp_path: Path) -> None:
