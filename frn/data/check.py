@@ -29,7 +29,7 @@ class SplitReport(Struct, frozen=True, forbid_unknown_fields=True):
     largest: tuple[int, int]
     broken: list[Broken]
     too_small: dict[str, int]
-    """Classes with too few images for an episode."""
+    """Classes with fewer images than any episode needs: one support and one query."""
     skipped: list[Broken]
     """Entries that are not images, with the reason."""
     copies: list[tuple[str, str]]
@@ -71,13 +71,13 @@ class Seen:
         return [(self.paths[one], self.paths[other]) for one, other in pairs]
 
 
-def check_splits(folders: Sequence[Path], per_class: int, progress: Progress | None = None) -> list[SplitReport]:
+def check_splits(folders: Sequence[Path], progress: Progress | None = None) -> list[SplitReport]:
     """Decode every image of some splits, count those of each class, and find near copies.
 
-    An episode needs `per_class` images of a class. Raises FrnError if a folder has no class folders, or one is empty.
+    Raises FrnError if a folder has no class folders, or one is empty.
     """
     seen = Seen()
-    reports = [_check_split(folder, per_class, seen, progress) for folder in folders]
+    reports = [_check_split(folder, seen, progress) for folder in folders]
     copies = seen.copies()
     return [
         replace(report, copies=[pair for pair in copies if Path(pair[0]).is_relative_to(report.folder)])
@@ -85,7 +85,7 @@ def check_splits(folders: Sequence[Path], per_class: int, progress: Progress | N
     ]
 
 
-def _check_split(folder: Path, per_class: int, seen: Seen, progress: Progress | None) -> SplitReport:
+def _check_split(folder: Path, seen: Seen, progress: Progress | None) -> SplitReport:
     folders = scan(folder)
     labels = [name for name, files in zip(folders.names, folders.files, strict=True) for _ in files]
     paths = folders.paths
@@ -115,5 +115,5 @@ def _check_split(folder: Path, per_class: int, seen: Seen, progress: Progress | 
             if progress and done % 64 == 0:
                 progress(done, len(paths))
     smallest, largest = ((ends(widths, default=0), ends(heights, default=0)) for ends in (min, max))
-    too_small = {name: size for name, size in sizes.items() if size < per_class}
+    too_small = {name: size for name, size in sizes.items() if size < 2}
     return SplitReport(str(folder), sizes, smallest, largest, broken, too_small, [*folders.skipped], [])

@@ -73,20 +73,11 @@ def prepare(
 @user_errors()
 def check(
     data: Annotated[Path, typer.Argument(help="Data set, or a folder with one folder per class.")],
-    shot: Annotated[
-        int | None,
-        typer.Option(min=1, help="Report classes too small for this many examples.", show_default="5 with --queries"),
-    ] = None,
-    queries: Annotated[
-        int | None,
-        typer.Option(min=1, help="Report classes too small for this many queries.", show_default="15 with --shot"),
-    ] = None,
     as_json: options.AsJson = False,
 ) -> None:
     """Check a data set: decode every image, and report counts, broken files, small classes and near copies.
 
-    The exit status is 1 if a file is broken, a class is in several splits, or a class has fewer than 2 images, or too
-    few for --shot and --queries.
+    The exit status is 1 if a file is broken, a class is in several splits, or a class has fewer than 2 images.
     """
     from msgspec import to_builtins
 
@@ -97,12 +88,8 @@ def check(
         raise FrnError(f"{data}: no such folder")
     named = list(find_splits(data).values())
     splits = named or [data]
-    per_class, episode = 2, "an episode"
-    if shot is not None or queries is not None:
-        shot, queries = shot or 5, queries or 15
-        per_class, episode = shot + queries, f"a {shot}-shot episode with {queries} queries"
     with progress_bar(f"checking {data.name}") as progress:
-        reports = check_splits(splits, per_class, progress)
+        reports = check_splits(splits, progress)
     if as_json:
         print_json(to_builtins(reports))
     for report in reports:
@@ -113,7 +100,7 @@ def check(
         for skipped in report.skipped:
             note(skipped.reason)
         for name, size in report.too_small.items():
-            note(f"too small: {Path(report.folder, name)} has {size} images, but {episode} needs {per_class}")
+            note(f"too small: {Path(report.folder, name)} has {size} images, but an episode needs 2")
     copies = [f"{one}: is a near copy of {other}" for report in reports for one, other in report.copies]
     report_skipped(copies, all_of_them="--json lists them all")
     report_skipped(unused_folders(data, named) if named else [], all_of_them="")

@@ -102,7 +102,7 @@ def test_answers_are_printed_as_they_are_classified() -> None:
 
 def test_help_covers_every_command() -> None:
     assert "--threshold" in frn("help", "classify").stdout
-    assert "--queries" in frn("help", "data", "check").stdout
+    assert "--json" in frn("help", "data", "check").stdout
     assert json.loads(frn("help", "json", "eval").stdout) == schema("eval")
     assert json.loads(frn("help", "json", "data", "check").stdout) == schema("data check")
     assert frn("help", "nothing").exit_code == 1

@@ -191,10 +191,11 @@ def test_a_split_has_one_folder_per_class(tmp_path: Path) -> None:
     assert "remove" not in str(told.value)
 
 
-def test_five_photos_per_class_are_enough_unless_episodes_are_requested(tmp_path: Path) -> None:
+def test_a_class_of_one_photo_is_too_small(tmp_path: Path) -> None:
     for name in ("jay", "wren"):
-        photos(tmp_path / name, 5)
+        photos(tmp_path / name, 2)
     assert frn("data", "check", tmp_path).exit_code == 0
-    told = frn("data", "check", tmp_path, "--shot", 5)
+    photos(tmp_path / "owl", 1)
+    told = frn("data", "check", tmp_path)
     assert told.exit_code == 1
-    assert "a 5-shot episode with 15 queries needs 20" in told.stderr
+    assert "owl has 1 images, but an episode needs 2" in told.stderr

@@ -177,16 +177,16 @@ def test_split_folders_may_have_names_in_camel_case(tmp_path: Path) -> None:
 
 
 def test_check_finds_broken_files_and_small_classes(tmp_path: Path) -> None:
-    for name, count in (("a", 4), ("b", 2)):
+    for name, count in (("a", 4), ("b", 1)):
         (tmp_path / name).mkdir()
         for i in range(count):
             (tmp_path / name / f"{i}.png").write_bytes(png(size=(8 + i, 9)))
     (tmp_path / "a" / "text.png").write_text("no picture")
-    (report,) = check_splits([tmp_path], per_class=3)
-    assert report.classes == {"a": 4, "b": 2}
+    (report,) = check_splits([tmp_path])
+    assert report.classes == {"a": 4, "b": 1}
     assert (report.smallest, report.largest) == ((8, 9), (11, 9))
     assert [entry.path for entry in report.broken] == [str(Path("a") / "text.png")]
-    assert report.too_small == {"b": 2}
+    assert report.too_small == {"b": 1}
 
 
 def test_check_finds_near_copies_in_classes_and_splits(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_check_finds_near_copies_in_classes_and_splits(tmp_path: Path) -> None:
     for name, photo in photos.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         photo.save(tmp_path / name)
-    reports = check_splits([tmp_path / "train", tmp_path / "test"], per_class=1)
+    reports = check_splits([tmp_path / "train", tmp_path / "test"])
     copies = [[tuple(str(Path(each).relative_to(tmp_path)) for each in pair) for pair in r.copies] for r in reports]
     assert copies == [
         [("train/a/1.jpg", "train/a/0.png"), ("train/b/0.png", "train/a/2.png")],
