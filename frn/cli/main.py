@@ -37,7 +37,7 @@ def local_words(words: list[str]) -> list[str]:
 
 
 class Commands(TyperGroup):
-    """Command group that rejects empty arguments, which would otherwise be read as the current folder."""
+    """Command group that shows errors as one line, and rejects empty arguments, which would name the current folder."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -50,6 +50,11 @@ class Commands(TyperGroup):
                 raise FrnError("an argument is empty. Is a shell variable unset?")
             args = args if ctx.resilient_parsing else local_words(args)
         return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; its errors are one line."""
+        with user_errors():
+            return super().invoke(ctx)
 
 
 app = typer.Typer(

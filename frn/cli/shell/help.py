@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from frn.cli.shell.console import print_json, user_errors
+from frn.cli.shell.console import print_json
 from frn.errors import FrnError
 
 EXAMPLES = {
@@ -35,7 +35,6 @@ def prepare(commands: Mapping[str, Any]) -> None:
                 parameter.metavar = ""  # Typer would show the type, as if the flag took a value
 
 
-@user_errors()
 def show_help(
     context: typer.Context,
     command: Annotated[

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from frn.cli.shell import options
-from frn.cli.shell.console import note, print_json, printable, progress_bar, report_skipped, stdout, user_errors
+from frn.cli.shell.console import note, print_json, printable, progress_bar, report_skipped, stdout
 from frn.errors import FrnError
 
 ClassShare = Annotated[
@@ -19,7 +19,6 @@ app = typer.Typer(no_args_is_help=True, help="Prepare data sets and check them."
 
 
 @app.command()
-@user_errors()
 def prepare(
     name: Annotated[str, typer.Argument(help="Name of the data set, listed above.")],
     source: Annotated[list[Path], typer.Option(help="Archive, or folder of archives or images. Repeatable.")],
@@ -70,7 +69,6 @@ def prepare(
 
 
 @app.command()
-@user_errors()
 def check(
     data: Annotated[Path, typer.Argument(help="Data set, or a folder with one folder per class.")],
     as_json: options.AsJson = False,

@@ -5,14 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from frn.cli.shell import options
-from frn.cli.shell.console import print_json, progress_bar, report_skipped, stdout, user_errors
+from frn.cli.shell.console import print_json, progress_bar, report_skipped, stdout
 from frn.errors import FrnError
 
 if TYPE_CHECKING:
     from frn.evaluation.accuracy import Result
 
 
-@user_errors()
 def evaluate(
     models: Annotated[
         list[str],

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from frn.cli.shell import options
-from frn.cli.shell.console import INTERRUPTED, note, print_json, print_table, stdout, user_errors
+from frn.cli.shell.console import INTERRUPTED, note, print_json, print_table, stdout
 from frn.errors import FrnError
 from frn.system.files import require_writable, write_atomically
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from frn.reproduce.tables import Row, Table
 
 
-@user_errors()
 def reproduce(
     table: Annotated[str | None, typer.Argument(help="Table to reproduce. Lists all tables if omitted.")] = None,
     row: Annotated[list[str] | None, typer.Option(help="Reproduce only this row. Repeatable.")] = None,

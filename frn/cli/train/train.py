@@ -22,7 +22,6 @@ NOTHING_WRITTEN = 3
 """Exit status of `frn finetune` if the adapted model is not worth writing."""
 
 
-@console.user_errors()
 def train(
     preset: Annotated[
         str,
@@ -87,7 +86,6 @@ def train(
         _show_result(run, position, tests)
 
 
-@console.user_errors()
 def finetune(
     classes: Annotated[Path, typer.Argument(help="Class folders, zip, CSV or project, as for `frn classify`.")],
     model: Annotated[str, typer.Option(help="Model to start from: name, model file or run folder.")] = DEFAULT_MODEL,
@@ -181,7 +179,6 @@ def _show_result(run: "PreparedRun", position: "TrainState", tests: "list[Result
             console.suggest("frn", "eval", str(run.best), "--data", str(path))
 
 
-@console.user_errors()
 def presets(
     name: Annotated[str | None, typer.Argument(help="Show all settings of this preset.")] = None,
     as_json: options.AsJson = False,

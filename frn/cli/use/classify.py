@@ -24,7 +24,6 @@ BAR = 24
 """Width of a full bar, in characters."""
 
 
-@console.user_errors()
 def classify(
     classes: options.Classes,
     images: Annotated[list[str], typer.Argument(help="Photos, folders or globs; - reads a list from stdin.")],

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from frn.projects.class_files import ClassFiles
 
 
-@console.user_errors()
 def enroll(
     sources: Annotated[list[str], typer.Argument(help="Class folders as for classify, or NAME=FOLDER...")],
     out: Annotated[Path, typer.Option(help="Project file to write (.frn.json).")],

@@ -9,7 +9,7 @@ from msgspec import UNSET, structs
 
 from frn.cli.shell import options
 from frn.cli.shell.classes import open_classes
-from frn.cli.shell.console import print_json, printable, stdout, user_errors
+from frn.cli.shell.console import print_json, printable, stdout
 from frn.inference.records import ExamplePart, Explanation, PhotoPart, answer_of, rounded
 from frn.system.files import require_writable
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from frn.report.explanation_picture import Crops
 
 
-@user_errors()
 def explain(
     classes: options.Classes,
     image: Annotated[Path, typer.Argument(help="Photo to explain.")],

@@ -8,12 +8,11 @@ import typer
 
 from frn.cli.shell import options
 from frn.cli.shell.classes import open_classes
-from frn.cli.shell.console import note, print_json, progress_bar, report_skipped, stdout, user_errors
+from frn.cli.shell.console import note, print_json, progress_bar, report_skipped, stdout
 from frn.errors import FrnError
 from frn.models.zoo import DEFAULT_MODEL
 
 
-@user_errors()
 def export(
     out: Annotated[Path | None, typer.Option(help="Folder for the exported files.")] = None,
     web: Annotated[Path | None, typer.Option(help="Write a web page with the classifier to this folder.")] = None,

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from frn.features.extractor import Embedded, Extractor
 
 
-@console.user_errors()
 def group(
     photos: Annotated[list[str], typer.Argument(help="Photos, folders or globs; - reads a list from stdin.")],
     out: Annotated[Path, typer.Option(help="New folder for copies, or project (.frn.json) to write.")],

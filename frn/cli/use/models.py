@@ -17,7 +17,6 @@ app = typer.Typer(invoke_without_command=True)
 
 
 @app.callback()
-@console.user_errors()
 def models(context: typer.Context, as_json: options.AsJson = False) -> None:
     """List, add, compare and remove named models. Every command and the app accept these names."""
     if context.invoked_subcommand is not None:
@@ -45,7 +44,6 @@ def _layer(text: str | None) -> str | None:
 
 
 @app.command()
-@console.user_errors()
 def add(
     network: Annotated[str, typer.Argument(help="Name, torchvision:NAME, timm:NAME, model file or run.")],
     name: Annotated[
@@ -128,7 +126,6 @@ def add(
 
 
 @app.command()
-@console.user_errors()
 def compare(
     classes: options.Classes,
     model: Annotated[
@@ -211,7 +208,6 @@ def compare(
 
 
 @app.command()
-@console.user_errors()
 def remove(name: Annotated[str, typer.Argument(help="Name of an added model.")]) -> None:
     """Delete an added model."""
     from frn.models.zoo import remove_model

@@ -18,7 +18,6 @@ MAX_ERRORS = 10
 """Maximum number of wrong answers to show."""
 
 
-@console.user_errors()
 def score(
     classes: options.Classes,
     labelled: Annotated[Path, typer.Argument(help="Labelled photos: class folders, a zip or a CSV.")],
