@@ -46,7 +46,6 @@ def prepare(
     """
     from frn.data.prepare import RECORD
     from frn.data.prepare import prepare as prepare_data
-    from frn.data.prepare.folder import SampledSplit
     from frn.system.files import read_json
 
     with progress_bar(f"preparing {name}") as progress:
@@ -57,7 +56,8 @@ def prepare(
             split=split,
             unofficial=unofficial,
             download=download,
-            sampled=SampledSplit(val, test),
+            val=val,
+            test=test,
             progress=progress,
         )
     for part, (classes, images) in counts.items():

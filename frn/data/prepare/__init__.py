@@ -8,12 +8,11 @@ import difflib
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from frn.data.pixel_cache import Progress
 from frn.data.prepare.benchmark import Benchmark, Counts
-from frn.data.prepare.folder import SampledSplit, plan_own
+from frn.data.prepare.folder import plan_own
 from frn.data.prepare.published import BENCHMARKS
 from frn.data.prepare.sources import MEBIBYTE, Sources
 from frn.data.prepare.writer import count, require_distinct, write_items
@@ -33,7 +32,8 @@ def prepare(
     split: str | None = None,
     unofficial: bool = False,
     download: bool = False,
-    sampled: SampledSplit | None = None,
+    val: float | None = None,
+    test: float | None = None,
     progress: Progress | None = None,
 ) -> dict[str, tuple[int, int]]:
     """Prepare a data set from archives or folders: a benchmark by name, or "folder" for your own photos.
@@ -45,7 +45,9 @@ def prepare(
         split: name of the class split if a benchmark has several; the first by default.
         unofficial: accept archives with different checksums, and different numbers of classes and images.
         download: first download the archive to the only source, a folder.
-        sampled: for "folder", the random split of the classes; by default, folder names define the splits if they can.
+        val: for "folder", the fraction of the classes in a random validation split; by default, folder names define the
+            splits if they can.
+        test: the same for test.
         progress: called with the finished and total MiB while archives are read, then with finished and total images.
 
     Returns:
@@ -53,7 +55,7 @@ def prepare(
 
     Raises FrnError if the name is unknown, a source is unsuitable, or `out` exists or cannot be written.
     """
-    benchmark, options = _find(name, split, sampled or SampledSplit())
+    benchmark, options = _find(name, split, val, test)
     require_new_folder(out)
     tick = progress or (lambda done, total: None)
     if download:
@@ -72,18 +74,18 @@ def prepare(
     return counts
 
 
-def _find(name: str, split: str | None, sampled: SampledSplit) -> tuple[Benchmark, dict[str, object]]:
+def _find(name: str, split: str | None, val: float | None, test: float | None) -> tuple[Benchmark, dict[str, object]]:
     if name == "folder":
         if split is not None:
             raise FrnError("your own folder has no named splits: use --val and --test")
-        from_folder = Benchmark(plan=lambda opened, _: plan_own(opened, sampled), archives=r".*\.zip")
-        return from_folder, asdict(sampled)
+        from_folder = Benchmark(plan=lambda opened, _: plan_own(opened, val, test), archives=r".*\.zip")
+        return from_folder, {"val": val, "test": test}
     if name not in BENCHMARKS:
         names = [*BENCHMARKS, "folder"]
         near = [known for known in names if known.startswith(name)] or difflib.get_close_matches(name, names, n=1)
         hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else f"There are: {', '.join(names)}."
         raise FrnError(f"unknown data set {name!r}. {hint}")
-    if sampled != SampledSplit():
+    if (val, test) != (None, None):
         raise FrnError(f"--val and --test are for your own folder; {name} has a published split")
     benchmark = BENCHMARKS[name]
     split = split or benchmark.splits[0]

@@ -1,7 +1,6 @@
 """Your own photos: class folders, loose or zipped, already split or not."""
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,34 +15,21 @@ SHARE = 0.2
 """Default fraction of the classes for validation, and for test."""
 
 
-@dataclass(frozen=True, slots=True)
-class SampledSplit:
-    """Random split of the classes. If any field is set, folder names do not define the splits."""
-
-    val: float | None = None
-    """Fraction of classes for validation; None: `SHARE`."""
-    test: float | None = None
-
-    @property
-    def shares(self) -> tuple[float, float]:
-        """Fractions of validation and test. Raises FrnError if no class is left for training."""
-        val, test = SHARE if self.val is None else self.val, SHARE if self.test is None else self.test
-        if val + test >= 1:
-            raise FrnError(f"--val {val:g} and --test {test:g} leave no class for training")
-        return val, test
-
-
-def plan_own(sources: Sources, split: SampledSplit) -> Plan:
+def plan_own(sources: Sources, val: float | None = None, test: float | None = None) -> Plan:
     """Use the splits that folder names above the class folders define, or draw classes if there are fewer than two.
 
-    If a random split is requested, names are ignored. Raises FrnError if an image is not in a class folder, or only
-    some images have a split.
+    If a fraction of the classes is given for validation or test, names are ignored; that of the other is `SHARE`.
+    Raises FrnError if an image is not in a class folder, only some images have a split, or none are left for training.
     """
+    ignores_names = val is not None or test is not None
+    val, test = SHARE if val is None else val, SHARE if test is None else test
+    if val + test >= 1:
+        raise FrnError(f"--val {val:g} and --test {test:g} leave no class for training")
     images = sources.images()
     bare = [image for image in images if len(image.parts) < 3]
     if bare:
         raise FrnError(f"{'/'.join(bare[0].parts)}: is not in a class folder ({len(bare)} such images)")
-    by_name = {} if split != SampledSplit() else {image.parts[:-2]: _split_of(image) for image in images}
+    by_name = {} if ignores_names else {image.parts[:-2]: _split_of(image) for image in images}
     named = sorted({part for part in by_name.values() if part is not None})
     if named and None in by_name.values():
         without = next("/".join(parts) for parts, part in by_name.items() if part is None)
@@ -55,9 +41,9 @@ def plan_own(sources: Sources, split: SampledSplit) -> Plan:
         parts = [by_name[image.parts[:-2]] for image in images]
         by = f"by folder names: {', '.join(named)}"
     else:
-        sampled = _draw({image.parts[-2] for image in images}, split)
+        sampled = _draw({image.parts[-2] for image in images}, val, test)
         parts = [sampled[image.parts[-2]] for image in images]
-        by = "at random: --val {:g} --test {:g}".format(*split.shares)
+        by = f"at random: --val {val:g} --test {test:g}"
     named_in: dict[str, set[str]] = {}
     for part, image in zip(parts, images, strict=True):
         named_in.setdefault(str(part), set()).add(image.parts[-2])
@@ -79,8 +65,7 @@ def _split_of(image: Found) -> str | None:
     return None
 
 
-def _draw(labels: set[str], split: SampledSplit) -> dict[str, str]:
-    val, test = split.shares
+def _draw(labels: set[str], val: float, test: float) -> dict[str, str]:
     order = np.random.default_rng(0).permutation(len(labels))
     names = [sorted(labels)[i] for i in order]
     n_val, n_test = round(val * len(names)), round(test * len(names))

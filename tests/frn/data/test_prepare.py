@@ -14,7 +14,6 @@ from PIL import Image, ImageOps
 from frn.data.check import check_splits
 from frn.data.folders import scan
 from frn.data.prepare import RECORD, prepare
-from frn.data.prepare.folder import SampledSplit
 from frn.data.prepare.sources import Sources
 from frn.data.synthetic import draw_moth, species
 from frn.errors import FrnError
@@ -57,9 +56,9 @@ def test_zips_of_class_folders_become_the_split_in_their_names(tmp_path: Path) -
 
 def test_random_split_keeps_classes_whole_and_is_reproducible(tmp_path: Path) -> None:
     source = zip_of(tmp_path / "mine.zip", [f"class {c}/{i}.png" for c in range(10) for i in range(2)])
-    counts = prepare("folder", [source], tmp_path / "a", sampled=SampledSplit(0.2, 0.3))
+    counts = prepare("folder", [source], tmp_path / "a", val=0.2, test=0.3)
     assert counts == {"train": (5, 10), "val": (2, 4), "test": (3, 6)}
-    prepare("folder", [source], tmp_path / "b", sampled=SampledSplit(0.2, 0.3))
+    prepare("folder", [source], tmp_path / "b", val=0.2, test=0.3)
     assert list(tree(tmp_path / "a")) == list(tree(tmp_path / "b"))
 
 
@@ -69,12 +68,12 @@ def test_given_shares_override_folder_names(tmp_path: Path) -> None:
     for c in range(10):
         (stations / f"station {c}").mkdir(parents=True)
         (stations / f"station {c}" / "1.png").write_bytes(png(c))
-    asked = prepare("folder", [stations], tmp_path / "asked", sampled=SampledSplit(val=0.3))
+    asked = prepare("folder", [stations], tmp_path / "asked", val=0.3)
     assert asked == {"train": (5, 5), "val": (3, 3), "test": (2, 2)}
     assert prepare("folder", [stations], tmp_path / "unasked") == {"train": (6, 6), "val": (2, 2), "test": (2, 2)}
     split = [zip_of(tmp_path / f"{part}.zip", [f"{part} {c}/1.png" for c in range(5)]) for part in ("train", "val")]
     assert prepare("folder", split, tmp_path / "named") == {"train": (5, 5), "val": (5, 5)}
-    both = prepare("folder", split, tmp_path / "drawn", sampled=SampledSplit(val=0.3, test=0.0))
+    both = prepare("folder", split, tmp_path / "drawn", val=0.3, test=0.0)
     assert both == {"train": (7, 7), "val": (3, 3)}
 
 
@@ -106,7 +105,7 @@ def test_every_file_that_is_not_an_image_is_reported_with_its_reason(tmp_path: P
     assert {entry.reason for entry in scanned.skipped} == expected | placed
     out = tmp_path / "out"
     (tmp_path / "birds" / "loose.jpg").unlink()
-    assert prepare("folder", [tmp_path / "birds"], out, sampled=SampledSplit(0, 0)) == {"train": (1, 3)}
+    assert prepare("folder", [tmp_path / "birds"], out, val=0, test=0) == {"train": (1, 3)}
     assert set(read_json(out / RECORD)["skipped"]) == expected
 
 
