@@ -44,7 +44,6 @@ def show_help(
 ) -> None:
     """Explain a command, or print the JSON Schema of its output."""
     words = command or []
-    assert context.parent is not None
     if len(words) > 1 and words[0] == "json":
         from frn.cli.shell.schemas import RESULTS, schema
 
@@ -52,18 +51,4 @@ def show_help(
             raise FrnError(f"{name!r} has no JSON schema. These commands have one: {', '.join(RESULTS)}")
         print_json(schema(name))
     else:
-        _show_command(context.parent, words)
-
-
-def _show_command(context: Any, words: list[str]) -> None:
-    """Print the same text as `--help`."""
-    for word in words:
-        commands = getattr(context.command, "commands", {})
-        if word not in commands:
-            shown = [name for name, command in commands.items() if not command.hidden]
-            hint = f"Choose one of: {', '.join(shown)}" if shown else f"`frn {context.info_name}` has no subcommands."
-            raise FrnError(f"no command {word!r}. {hint}")
-        context = type(context)(commands[word], info_name=word, parent=context)
-    text = context.command.get_help(context)
-    if text:  # empty if it has already been printed
-        print(text)
+        context.find_root().command([*words, "--help"], prog_name="frn")
