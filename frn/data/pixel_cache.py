@@ -239,7 +239,7 @@ def _open(home: Path) -> StoredImages | None:
         state = f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
         # Pixels are compared with their checksum once; the stamp records the state that was checked.
         is_checked = stamp.is_file() and stamp.read_bytes() == state.encode()
-        if not is_checked and _crc32(pixels) != index["pixels_crc32"]:
+        if not is_checked and zlib.crc32(pixels.data) != index["pixels_crc32"]:
             return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):  # a malformed index means a damaged cache
         return None
@@ -258,7 +258,3 @@ def _open(home: Path) -> StoredImages | None:
 
 def _crc32_of(index: dict[str, Any]) -> int:
     return zlib.crc32(json.dumps(index, sort_keys=True).encode())
-
-
-def _crc32(pixels: Pixels) -> int:
-    return zlib.crc32(pixels.data)

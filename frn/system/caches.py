@@ -30,9 +30,7 @@ OWN_FOLDER = "frn-cache"
 """Name of the caches' folder inside a folder that holds other things."""
 KEY = re.compile("[0-9a-f]{24}")
 """Pattern of the names of splits' folders."""
-REMOVED = "removed"
-"""Suffix of a split's folder that is being removed."""
-_BESIDE = re.compile(rf"\.({KEY.pattern})\.({PART}|{REMOVED})")
+_BESIDE = re.compile(rf"\.({KEY.pattern})\.{PART}")
 APPLICATION = int.from_bytes(b"frn\0")
 """Application id of the feature map store, which SQLite keeps at byte 68 of a file."""
 
@@ -137,9 +135,13 @@ def trim(limit: int) -> None:
 
 
 def discard(home: Path) -> None:
-    """Remove our files of a split, renaming its folder first so that a killed removal leaves no partial cache."""
-    with contextlib.suppress(OSError):  # Windows keeps files that are in use
-        _remove(home.rename(beside(home, REMOVED)))
+    """Remove our files of a split, the index last, so that a killed removal is repeated; its folder may hold others."""
+    remove(home / PIXELS)
+    if not (home / PIXELS).exists():  # Windows keeps files that are in use
+        for name in (USED, INDEX):
+            remove(home / name)
+        with contextlib.suppress(OSError):
+            home.rmdir()
 
 
 def _sweep() -> None:
@@ -148,16 +150,8 @@ def _sweep() -> None:
             held = Lock(beside(home.with_name(match[1]), LOCK))
             with contextlib.suppress(OSError):
                 if home.stat().st_mtime < time.time() - RECENT and held.acquire():
-                    _remove(home)
+                    discard(home)
                     held.release()
-
-
-def _remove(home: Path) -> None:
-    """Remove a folder of ours; it is kept if it contains other files."""
-    for name in (PIXELS, INDEX, USED):
-        remove(home / name)
-    with contextlib.suppress(OSError):
-        home.rmdir()
 
 
 def _entries(folder: Path) -> list[Path]:

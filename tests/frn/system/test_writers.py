@@ -34,7 +34,6 @@ ELSEWHERE = {
     "frn/data/prepare/writer.py:write_items": "in a new folder",
     "frn/data/pixel_cache.py:_build": "in a new folder",
     "frn/data/pixel_cache.py:_open": "the stamp in a folder of the cache",
-    "frn/system/caches.py:discard": "a folder of the cache, renamed before it is removed",
     "frn/models/zoo.py:remove_model": "the model's folder, renamed before it is removed",
     "frn/system/processes/sandbox.py:_hang_up": "to the null device",
     "frn/system/processes/sandbox.py:serve": "to the null device",
