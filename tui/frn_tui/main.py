@@ -28,7 +28,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--tta",
         choices=("none", "hflip", "views", "auto"),
-        help="hflip: mirror image (2x the time); views: 4 crops (4x); auto: crops of unsure photos if it gains",
+        help="hflip: mirror (2x time); views: crops (4x); auto",
     )
     parser.add_argument("--web", action="store_true", help="serve the app to browsers on this machine")
     parser.add_argument("--port", type=int, help="port of --web (default: 8000; 0: any free port)")

@@ -41,6 +41,7 @@ ELSEWHERE = {
     "tui/frn_tui/engine/files/bundles.py:_extract": "in a new folder",
     "tui/frn_tui/engine/files/placing.py:copy_new": "under a new name",
     "tui/frn_tui/engine/files/placing.py:rename_new": "to a new name",
+    "tui/frn_tui/engine/files/sorting.py:_restore_link": "to a new name",
     "tui/frn_tui/engine/files/sorting.py:_unpacked": "in a temporary folder",
     "tui/frn_tui/engine/worker_queues.py:redirect_stdout": "the log, removed instead of emptied",
 }
