@@ -1,7 +1,7 @@
 """File access: bounded reads, and writes that leave the old or the new file even if killed or the disk fills up.
 
-Every writer passes `replacing` or `open_to_append`. Empty files and files that `frn` wrote are overwritten,
-others on request, photos never. A file's other names (hard links) keep their content.
+Every writer passes `replacing` or `open_to_append`. Empty files and files of the same kind that `frn` wrote are
+overwritten, others on request, photos never. A file's other names (hard links) keep their content.
 """
 
 import contextlib
@@ -31,8 +31,8 @@ MARK = "Written by frn"
 _READ = 1 << 16
 """Bytes at the start and end of a file in which the mark is searched."""
 _OURS = re.compile(
-    rb'Written by frn|\A.{8}\{"__metadata__":.*?"format": ?"frn-model"'
-    rb"|\A\x08.\x12\x03frn|\A# An exported few-shot classifier",
+    rb'(Written by frn)|\A(.{8}\{"__metadata__":.*?"format": ?"frn-model")'
+    rb"|\A(\x08.\x12\x03frn)|\A(# An exported few-shot classifier)",
     re.DOTALL,
 )
 _PHOTO = re.compile(
@@ -88,6 +88,9 @@ def replacing(
                 require_writable(place, replace=replace)
             with _filled(place, like or place) as file:
                 yield file
+                file.flush()
+                if not replace:  # the mark is in the first and last bytes
+                    _refuse_kind(place, beside(place, PART))
     except OSError as error:
         raise FrnError(f"{path}: cannot be written ({error.strerror or error})") from error
 
@@ -149,7 +152,20 @@ def require_writable(path: Path, *, replace: bool | None = None) -> None:
 
 def is_ours(path: Path) -> bool:
     """Return whether a file has the mark of `frn`."""
-    return _OURS.search(_ends(path)) is not None
+    return _kind(path) is not None
+
+
+def _kind(path: Path) -> tuple[int | None, bytes] | None:
+    """Return the kind of a file of `frn`: which mark it has and, for text, its first byte; None for other files."""
+    mark = _OURS.search(data := _ends(path))
+    return mark and (mark.lastindex, data[: mark.lastindex == 1])  # a model starts with the length of its header
+
+
+def _refuse_kind(place: Path, part: Path) -> None:
+    """Raise FrnError if a file of `frn` would be replaced by one of another kind, such as a page by a model."""
+    old, new = _kind(place), _kind(part)
+    if old is not None and new is not None and old != new:
+        raise FrnError(f"{place}: already exists and is a file of another kind. Give another name.", code="exists")
 
 
 def refuse_photo(path: Path) -> None:

@@ -101,6 +101,7 @@ class _Copy:
         return self.named[name]
 
     def _node(self, node: onnx.NodeProto) -> None:
+        node = self._padding_itself(node)
         reshape = node.op_type == "Reshape"
         inputs = [self.value(name, reshape and place == 1) for place, name in enumerate(node.input)]
         if node.op_type == "Identity":
@@ -112,6 +113,20 @@ class _Copy:
         copied.attribute.extend(node.attribute)
         self.graph.nodes.append(copied)
         self.named.update(zip(node.output, outputs, strict=True))
+
+    def _padding_itself(self, node: onnx.NodeProto) -> onnx.NodeProto:
+        """Let a convolution pad its input with zeros itself, because some runtimes do not know the operator Pad."""
+        pad = self.makers.get(node.input[0]) if node.op_type == "Conv" else None
+        if pad is None or pad.op_type != "Pad" or any(a.name == "mode" and a.s != b"constant" for a in pad.attribute):
+            return node
+        added, *others = [self.two.get(name) for name in pad.input[1:] if name]
+        if added is None or added.size != 8 or added[[0, 1, 4, 5]].any() or added.min() < 0:
+            return node
+        if any(other is None or other.any() for other in others):  # not zeros
+            return node
+        attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        attributes["pads"] = (added[[2, 3, 6, 7]] + attributes.get("pads", 0)).tolist()
+        return helper.make_node("Conv", [pad.input[0], *node.input[1:]], node.output, **attributes)
 
     def _sizes(self, two: NDArray[Any], three: NDArray[Any], reshapes: bool) -> str:
         """Add a shape with multiples of n: -1 if a Reshape can infer it, else computed from the images' shape."""

@@ -140,6 +140,32 @@ def test_traced_graph_follows_the_number_of_images() -> None:
         np.testing.assert_allclose(found, network(images).detach().numpy(), rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("padding", "kinds"),
+    [
+        (torch.nn.ZeroPad2d((0, 1, 2, 1)), ["Conv"]),
+        (torch.nn.ZeroPad2d((-1, 1, 0, 0)), ["Pad", "Conv"]),
+        (torch.nn.ConstantPad3d((0, 1, 0, 1, 0, 1), 0.0), ["Pad", "Conv"]),
+        (torch.nn.ConstantPad2d((0, 1, 0, 1), 0.5), ["Pad", "Conv"]),
+        (torch.nn.ReflectionPad2d((0, 1, 0, 1)), ["Pad", "Conv"]),
+    ],
+)
+def test_convolution_adds_zeros_before_it_itself(padding: torch.nn.Module, kinds: list[str]) -> None:
+    channels = 4 if isinstance(padding, torch.nn.ConstantPad3d) else 3
+    network = torch.nn.Sequential(padding, torch.nn.Conv2d(channels, 5, 3, stride=2, padding=(1, 0))).eval()
+    images = torch.rand(2, 3, 8, 8)
+    with torch.no_grad():
+        wanted = network(images)
+    graph = GraphBuilder("t_")
+    graph.node("Identity", write_traced(graph, "photos", network, 8), output="out")
+    model = graph.model(
+        {"photos": (FLOAT, ("n", 3, 8, 8))}, {"out": (FLOAT, ("n", *wanted.shape[1:]))}, {}, "small", kind="small"
+    )
+    assert [node.op_type for node in model.graph.node] == [*kinds, "Identity"]
+    (found,) = run_session(open_session(model.SerializeToString(), "x"), ["out"], {"photos": images.numpy()})
+    np.testing.assert_allclose(found, wanted.numpy(), atol=1e-6)
+
+
 def test_dimension_that_is_not_a_multiple_of_the_number_of_images_is_refused() -> None:
     class OneMore(torch.nn.Module):
         def forward(self, images: torch.Tensor) -> torch.Tensor:

@@ -127,6 +127,15 @@ def test_other_names_of_a_replaced_file_keep_their_content(tmp_path: Path, door:
     assert mine.stat().st_nlink == 1
 
 
+def test_a_file_of_frn_is_replaced_only_by_one_of_its_kind(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    write_atomically(path, "<!-- Written by frn -->")
+    with pytest.raises(FrnError, match="x: already exists and is a file of another kind"):
+        write_atomically(path, b"\x08\x0a\x12\x03frn")
+    write_atomically(path, "<!-- Written by frn --> again")
+    assert path.read_text() == "<!-- Written by frn --> again"
+
+
 @pytest.mark.skipif(os.name == "nt", reason="no modes there")
 def test_the_backup_of_a_project_has_the_mode_of_the_project_and_replaces_no_other_file(tmp_path: Path) -> None:
     path, backup = tmp_path / "x.frn.json", tmp_path / "x.frn.json.bak"
