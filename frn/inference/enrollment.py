@@ -124,9 +124,11 @@ class Enrollment:
         larger = [
             (keys_of(entry), place, least) for entry, place in left_out_places(state) if len(entry.supports) > least
         ]
+        if not larger:
+            return {}
         r, d = self.extractor.shape
-        most = min(max(16, SMALLER_COST // min(least * r, d) ** 3), MAX_SMALLER) if larger else 1
-        chosen = larger[:: -(-len(larger) // most) or 1]
+        most = min(max(16, SMALLER_COST // min(least * r, d) ** 3), MAX_SMALLER)
+        chosen = larger[:: -(-len(larger) // most)]
         self._smaller = {each: self._smaller[each] for each in chosen if each in self._smaller}
         missing = [each for each in chosen if each not in self._smaller]
         for keys in dict.fromkeys(keys for keys, *_ in missing):

@@ -76,6 +76,12 @@ def explained(errors: Errors, whole: Shares) -> Shares:
     return shares.clip(0)
 
 
+def _missing(errors: Errors, energies: Shares) -> Shares:
+    """Return the share of each photo's energy that each class does not explain, at least `LEAST_ERROR`, (q, way)."""
+    shares: Shares = ((errors + TINY) / (energies[:, None] + TINY)).clip(LEAST_ERROR)
+    return shares
+
+
 def terms(measures: Measures, gamma: float) -> Shares:
     """Return six logarithms (q, 6) that are larger for known photos.
 
@@ -84,7 +90,7 @@ def terms(measures: Measures, gamma: float) -> Shares:
     class is not compared.
     """
     errors, energies, distances = measures
-    shares = ((errors + TINY) / (energies[:, None] + TINY)).clip(LEAST_ERROR)
+    shares = _missing(errors, energies)
     count = min(RIVALS + 1, errors.shape[1])
     least = np.partition(shares, range(count), axis=1)[:, :count]
     best = np.log(least[:, 0])
@@ -333,7 +339,7 @@ def _strangers(measures: Measures, labels: NDArray[np.intp]) -> Iterator[Measure
     order, sizes, rows = np.argsort(labels, kind="stable"), np.bincount(labels, minlength=way), np.arange(count)
     after, others = np.cumsum(sizes)[labels], count - sizes[labels]
     columns = np.where(others, labels, (labels + 1) % way)
-    shares = np.log(((errors + TINY) / (energies[:, None] + TINY)).clip(LEAST_ERROR))
+    shares = np.log(_missing(errors, energies))
     away = np.log(distances.clip(LEAST_DISTANCE, 1 / LEAST_DISTANCE))
     turns = -(-ROWS // count) if way > 1 else 0
     for turn in range(turns):

@@ -1,5 +1,7 @@
 """Graphs sum class scores correctly for few and many classes of equal and different sizes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from frn_export.graphs import classifier
@@ -31,8 +33,12 @@ def test_sums_equal_the_energy_that_classes_explain(shots: tuple[int, ...], beta
 
 
 def test_more_classes_than_a_file_can_hold_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    classes = {str(i): enroll(np.ones((1, 4, 16)), HeadParameters()) for i in range(3)}
+    enrolled = enroll(np.ones((1, 4, 16)), HeadParameters())
+    classes = dict.fromkeys("abc", enrolled)
     assert len(classifier.join(classes).sizes) == 3
+    large = replace(enrolled, rows=np.broadcast_to(np.float32(0), (10**9, 1)))
+    with pytest.raises(FrnError, match=r"the 3 classes take 12\.0 GB"):
+        classifier.join(dict.fromkeys("abc", large))
     monkeypatch.setattr(classifier, "MAX_CLASS_BYTES", 2 * 4 * 16 * 4)
     with pytest.raises(FrnError, match="the 3 classes take"):
         classifier.join(classes)

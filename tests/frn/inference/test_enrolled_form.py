@@ -28,7 +28,8 @@ from frn.inference.enrolled_form import (
     head_of,
     to_bytes,
 )
-from frn.projects.session import State
+from frn.inference.enrollment import Enrollment
+from frn.projects.session import ClassEntry, State, Support
 from frn.ridge.parameters import HeadParameters
 from tests.campaign.mutations import mutate
 
@@ -220,7 +221,8 @@ def test_a_form_that_is_not_whole_is_absent(extractor: Extractor, enrolled: Enro
         "left_out": [
             None,
             results._replace(errors=results.errors[1:]),
-            results._replace(labels=results.labels + 9),
+            results._replace(labels=np.full_like(results.labels, -1)),
+            results._replace(labels=np.full_like(results.labels, len(form.classes))),
             results._replace(labels=results.labels.astype(np.float64)),
             results._replace(energies=-1 - results.energies),
             results._replace(distances=results.distances * np.nan),
@@ -230,6 +232,21 @@ def test_a_form_that_is_not_whole_is_absent(extractor: Extractor, enrolled: Enro
     for field, values in wrong.items():
         for value in values:
             assert not describes(replace(form, **{field: value}), state, extractor), (field, value)
+
+
+@pytest.mark.parametrize(("most", "chosen"), [(128, "bcdef"), (5, "bcdef"), (4, "bdf"), (2, "be")])
+def test_an_even_selection_of_larger_classes_is_scored_as_the_smallest(
+    extractor: Extractor, monkeypatch: pytest.MonkeyPatch, most: int, chosen: str
+) -> None:
+    monkeypatch.setattr("frn.inference.enrollment.MAX_SMALLER", most)
+    draws = np.random.default_rng(0)
+    maps = {key: draws.random(extractor.shape, np.float32) for key in "abcdef"}
+    larger, equal = (
+        State(tuple(ClassEntry(n, k, tuple(Support(Path(key), key, 1, 1) for key in k)) for n, k in enumerate(keys)))
+        for keys in (("a", "bc", "def"), ("ab", "cd"))
+    )
+    assert [*Enrollment(extractor).enroll(larger, maps).smaller] == [*chosen]
+    assert Enrollment(extractor).enroll(equal, maps).smaller == {}
 
 
 def test_missing_photos_are_not_used_whatever_is_stored(extractor: Extractor, moths: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import json
 import pickle
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,10 +22,10 @@ from frn.errors import FrnError
 from frn.estimator.few_shot import FewShotClassifier
 from frn.estimator.loading import load_classifier, load_extractor
 from frn.features.any_size import any_size
-from frn.features.extractor import Embedded, Extractor, Tta
+from frn.features.extractor import MAX_FEATURE, Embedded, Extractor, Tta
 from frn.images.boxes import Box, box_name, split_box
 from frn.images.opening import open_image
-from frn.inference.find import SCALE, Finder, margins, pixel_box, window_means
+from frn.inference.find import SCALE, Finder, distinct, margins, pixel_box, window_means
 from frn.ridge.enrolment import ClassScorer, enroll
 
 
@@ -81,6 +82,27 @@ def test_an_exported_finder_of_an_int8_model_finds_the_same_windows() -> None:
     places = [parts[margin.argmax()] for margin, parts in finder.windows(found, scorer)]
     cells = np.array(places) * [*found.shape[1::-1], *found.shape[1::-1]]
     assert windows.tolist() == cells.round().astype(int).tolist()
+
+
+def test_boxes_that_share_too_much_of_the_smaller_one_are_dropped() -> None:
+    first, at_limit, below = Box(0, 0, 10, 10), Box(7, 5, 10, 10), Box(8, 3, 20, 10)  # 15% and 14% of the first
+    assert distinct([first, at_limit, below], 3) == [first, below]
+    assert distinct([first, below], 1) == [first]
+
+
+def test_larger_maps_that_are_zero_or_too_large_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    finder, pixels = Finder(load_extractor("conv4", "cpu")), np.zeros((9, 9, 3), np.uint8)
+    largest = np.float32(MAX_FEATURE)
+    for value, is_valid in ((largest, True), (np.nextafter(largest, np.inf), False), (np.nan, False), (0, False)):
+        session = SimpleNamespace(
+            inputs=[("images",)], run=lambda _, value=value: np.full((1, 2, 2, 3), value, np.float32)
+        )
+        monkeypatch.setattr(finder, "session", session)
+        if is_valid:
+            assert np.square(finder.maps(pixels, 1.0)).sum(-1).mean() == pytest.approx(1)
+        else:
+            with pytest.raises(FrnError, match="returned a feature map that is not finite, or zero"):
+                finder.maps(pixels, 1.0)
 
 
 def test_a_network_that_depends_on_its_size_is_refused() -> None:

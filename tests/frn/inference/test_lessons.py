@@ -56,6 +56,24 @@ def test_a_photo_in_the_wrong_class_is_to_be_removed_and_others_are_not() -> Non
     assert advice[1:] == [f"add photos to {third}: it has a single one"]
 
 
+def test_the_photo_that_carries_the_most_of_its_class_comes_first() -> None:
+    """The first photo of a class explains what the others share; the more others, the larger its share."""
+    classes = {home.name: sorted(home.iterdir())[:k] for home, k in zip(sorted(MOTHS.iterdir()), (3, 5), strict=False)}
+    classifier = Classifier(load_extractor("frn-photo", "cpu"))
+    classifier.enroll(classes)
+    draws, maps = np.random.default_rng(0), dict[str, np.ndarray]()
+    for entry in classifier.state.classes:
+        common = draws.standard_normal(classifier.extractor.shape)
+        for place, photo in enumerate(entry.supports):
+            maps[photo.key] = common * (1 if place else 20) + draws.standard_normal(common.shape) / 5
+    carried = [line for line in advise(classifier, maps.__getitem__) if "it alone gives" in line]
+    assert carried == [
+        f"add photos like {entry.name}/{entry.supports[0].path.name} to {entry.name}: "
+        f"it alone gives {share} of what this class explains"
+        for entry, share in zip(reversed(classifier.state.classes), ("78%", "66%"), strict=True)
+    ]
+
+
 def test_small_classes_cost_accuracy_that_more_photos_gain() -> None:
     """Of twenty examples, all are right with all 16 photos of their class, and ten with one."""
     errors, labels = np.full((20, 3), 2.0), np.zeros(20, dtype=int)

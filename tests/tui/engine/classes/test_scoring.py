@@ -52,6 +52,22 @@ def test_nearest_example_has_the_largest_share_and_is_not_the_photo_itself(d: in
     assert classes.nearest(entry(8, "c"), "c", maps["c"]) == ""
 
 
+def test_only_the_frn_head_explains_an_example_by_the_others_of_a_class_that_is_small(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("frn_tui.engine.classes.enrolled_classes.MAX_LEFT_OUT", 2)
+    maps = {key: np.eye(4, 5, dtype=np.float32) for key in "abcdx"}
+    models: Any = SimpleNamespace(known=maps.__getitem__, extractor=SimpleNamespace(sha256="m", tta="none"))
+    classes = EnrolledClasses(models)
+    current: Any = SimpleNamespace(other=None, head=HeadParameters(), extractor=models.extractor)
+    classes._current = current
+    cases = [("abc", "a", True), ("abcd", "a", False), ("abcd", "x", True)]
+    for keys, query, is_explained in cases:
+        assert bool(classes.nearest(entry(7, *keys), query, maps[query])) == is_explained
+    current.other = object()
+    assert not any(classes.nearest(entry(7, *keys), query, maps[query]) for keys, query, _ in cases)
+
+
 def entry(number: int, *keys: str) -> ClassEntry:
     return ClassEntry(number, str(number), tuple(Support(Path(key), key, 1, 1) for key in keys))
 

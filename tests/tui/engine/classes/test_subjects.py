@@ -117,3 +117,12 @@ def test_a_photo_of_no_class_keeps_its_box(engine: Engine, photos: Photos) -> No
     engine.done("classes", state=state)
     (answer,) = engine.ask("query", paths=[str(photo)]).told("answer")
     assert (answer["box"], answer["key"]) == ([5, 6, 100, 90], state["others"][0]["key"])
+
+
+def test_subjects_are_tried_with_the_open_model(engine: Engine, photos: Photos) -> None:
+    state = engine.state(boxed(photos, 3))
+    first = engine.done("choose_search", state=state)
+    engine.done("open_model", model="resnet12-small")
+    assert engine.done("choose_search", state=engine.state(boxed(photos, 3))) != first
+    engine.done("open_model", model="conv4")
+    assert engine.done("choose_search", state=state) == first
