@@ -20,6 +20,7 @@ from frn.inference.enrolled_form import (
     form_key,
     head_of,
     store_head,
+    stored_head,
     to_bytes,
 )
 from frn.inference.enrollment import Enrollment, keys_of, left_out_places
@@ -228,8 +229,11 @@ class MapClassifier:
         assert self.left_out is not None  # just computed
         counts = [len(entry.supports) for entry in state.classes]
         head = with_gamma(self.head, self.left_out.errors, self.left_out.labels, counts, self.extractor.prior)
-        store_head(self.store, state, self.extractor, head)
         kept = head_of(state, self.extractor) or head
+        if kept is not head:  # its alpha may be foreign: that of the classes' own head is stored
+            head = replace(stored_head(self.store, state, self.extractor) or kept, gamma=head.gamma)
+        if are_alike(kept, replace(head, gamma=kept.gamma)):  # gamma was fitted with the classes' own alpha
+            store_head(self.store, state, self.extractor, head)
         self.uses_project_head = not are_alike(kept, head)
         return kept
 

@@ -25,7 +25,10 @@ def private(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     quick(monkeypatch)
 
 
-@pytest.mark.parametrize("history", [NEW_HEAD, MISSING, *map(draw_history, (1, 4, 1842, 3225)), draw_history(1054)[:3]])
+@pytest.mark.parametrize(
+    "history",
+    [NEW_HEAD, MISSING, *map(draw_history, (1, 4, 1842, 3225)), draw_history(1054)[:3], draw_history(6285)[:5]],
+)
 def test_answers_do_not_depend_on_what_ran_before(history: list[Step], tmp_path: Path) -> None:
     assert not difference(history, tmp_path / "world")
 
