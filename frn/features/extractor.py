@@ -266,7 +266,7 @@ class Extractor:
         if isinstance(known, FrnError):
             return known
         key, data = known
-        if ready := self._ready.pop((path, stamp_of(path)), None):
+        if self._ready and (ready := self._ready.pop((path, stamp_of(path)), None)):
             if store:
                 store.put(self.sha256, {key: ready[0]}, {key: ready[1]})
             return Embedded(key, *ready, source=path)
