@@ -28,7 +28,7 @@ from frn.projects.session import ProjectHead, State
 from frn.ridge.enrolment import MAX_FACTOR, Array, EnrolledClass
 from frn.ridge.parameters import HeadParameters
 
-FORM_VERSION = 9
+FORM_VERSION = 10
 """Version of a form's content: increase it if enrolment, tuning or the perceptual hash compute something else."""
 FIND_VERSION = 2
 """Version of the search for subjects: increase it if it finds other windows."""

@@ -64,7 +64,8 @@ class Enrollment:
         self._classes: dict[Keys, _Reconstructed] = {}
         self._of: tuple[float, float] | None = None
         """Alpha and beta of the enrolled classes, which do not depend on gamma."""
-        self._tuned: tuple[list[Keys], HeadParameters] | None = None
+        self._tuned: tuple[tuple[object, ...], HeadParameters] | None = None
+        """The last head, with the classes and the search that it was chosen for."""
         self._allowances: tuple[tuple[object, ...], list[float]] | None = None
         self._smaller: dict[tuple[Keys, int, int], tuple[float, float]] = {}
         """Results of `as_smallest` by class, place and number of photos, for the same head as `_classes`."""
@@ -142,12 +143,13 @@ class Enrollment:
         self, state: State, groups: list[Keys], pools: Callable[[], list[Maps]]
     ) -> tuple[HeadParameters, list[float]]:
         """Return the project's head or, for other classes, one for them; and the classes' allowances with it."""
-        if self._tuned is None or self._tuned[0] != groups:
+        of = groups, state.search, state.whole_photos
+        if self._tuned is None or self._tuned[0] != of:
             if (tuned := stored_head(self.store, state, self.extractor)) is None:
                 tuned, more = tune_classes(pools(), self.extractor.prior)
                 self._allowances = (groups, tuned.alpha, tuned.beta), more
                 store_head(self.store, state, self.extractor, tuned)
-            self._tuned = groups, tuned
+            self._tuned = of, tuned
         tuned = self._tuned[1]
         head = head_of(state, self.extractor) or tuned
         self.uses_project_head = not are_alike(head, tuned)

@@ -16,6 +16,8 @@ NEW_HEAD: list[Step] = [
 ]  # fmt: skip
 MISSING: list[Step] = [("enroll", 5), ("remove_photos", 2), ("library", 2)]
 """Shortest histories in which a project's head changed the answers of its folder, and missing photos still counted."""
+UNSEARCHED = [draw_history(7324)[number] for number in (0, 1, 3)]
+"""The app searches for subjects, then no longer; the examples stay the same."""
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +29,14 @@ def private(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "history",
-    [NEW_HEAD, MISSING, *map(draw_history, (1, 4, 1842, 3225)), draw_history(1054)[:3], draw_history(6285)[:5]],
+    [
+        NEW_HEAD,
+        MISSING,
+        UNSEARCHED,
+        *map(draw_history, (1, 4, 1842, 3225)),
+        draw_history(1054)[:3],
+        draw_history(6285)[:5],
+    ],
 )
 def test_answers_do_not_depend_on_what_ran_before(history: list[Step], tmp_path: Path) -> None:
     assert not difference(history, tmp_path / "world")
