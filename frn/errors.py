@@ -6,8 +6,7 @@ class FrnError(ValueError):
 
     def __init__(self, message: str, *, code: str = "") -> None:
         super().__init__(message)
-        self.code = code
-        """Kind of failure, for code that handles it: "exists" if a file would be overwritten."""
+        self.code = code  # kind of failure, for code that handles it: "exists" if a file would be overwritten
 
 
 class FrnWarning(UserWarning):

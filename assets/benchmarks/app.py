@@ -39,8 +39,7 @@ MISLEADING = ("NO_COLOR", "TEXTUAL_DRIVER", "COLUMNS", "LINES", "PYTHONDONTWRITE
 """Environment variables that the pseudo-terminal sets, or that would make Python recompile the app at each start."""
 QUIT = b"\x11"
 
-Measure = tuple[str, float, float, str]
-"""What is measured, the value, its target and its unit."""
+Measure = tuple[str, float, float, str]  # what is measured, the value, its target and its unit
 
 
 class Lab:

@@ -30,8 +30,7 @@ from tune import PHOTOS
 
 from frn.models.zoo import DEFAULT_MODEL
 
-ROOM = Size(139, 32)
-"""Cells of the photos in the review."""
+ROOM = Size(139, 32)  # cells of the photos in the review
 
 
 class User:

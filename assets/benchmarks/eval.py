@@ -27,10 +27,8 @@ from frn.system.precision import choose_device, choose_precision, keep_freed_mem
 from frn.training.presets import find_preset
 from frn.training.setup import new_model
 
-TEST_EPISODES = 10_000
-"""Number of episodes in the paper's tests; `frn eval` computes the features once for all of them."""
-CLASSES = 20
-"""Number of classes in the test split of mini-ImageNet, which has 12,000 images."""
+TEST_EPISODES = 10_000  # number of episodes in the paper's tests; `frn eval` computes the features once for all of them
+CLASSES = 20  # number of classes in the test split of mini-ImageNet, which has 12,000 images
 WAY, QUERIES = 5, 16
 
 

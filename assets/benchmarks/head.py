@@ -29,8 +29,7 @@ from frn.ridge.enrolment import ClassScorer, enroll
 from frn.ridge.parameters import HeadParameters
 from frn.system.precision import keep_freed_memory
 
-INITIAL = HeadParameters(alpha=0.0, beta=0.0, gamma=1.0)
-"""Parameters of an untrained head, which every method uses."""
+INITIAL = HeadParameters(alpha=0.0, beta=0.0, gamma=1.0)  # parameters of an untrained head, which every method uses
 OURS, POT = "frn, torch", "DeepEMD, POT"
 PUBLISHED = {
     (True, 1): {POT: "26,000", EQ_10: "281", EQ_8: "279"},
@@ -40,8 +39,7 @@ PUBLISHED = {
 }
 """The paper's milliseconds in training or not and by shot, on a GPU, with ResNet-12 and with qpth instead of POT."""
 
-Maps = tuple[Tensor, Tensor]
-"""Maps of supports (way, shot, r, d) and of queries (queries, r, d)."""
+Maps = tuple[Tensor, Tensor]  # maps of supports (way, shot, r, d) and of queries (queries, r, d)
 
 
 def time_heads(

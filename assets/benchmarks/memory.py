@@ -27,8 +27,7 @@ from frn.heads.frn import FRNHead
 from frn.system.precision import choose_device
 
 CONTESTANTS = ("ctx", EQ_8, EQ_10, "frn, torch")
-WAYS = {1: 30, 5: 20}
-"""Number of classes in the supplement's training episodes for Conv-4, by number of shots."""
+WAYS = {1: 30, 5: 20}  # number of classes in the supplement's training episodes for Conv-4, by number of shots
 PUBLISHED = {
     "ctx": {(25, 1): 6225, (25, 5): 5449, (100, 1): 8979, (100, 5): 9693},
     EQ_8: {(25, 1): 6305, (25, 5): 5317, (100, 1): 7125, (100, 5): 6767},

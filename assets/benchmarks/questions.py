@@ -26,8 +26,7 @@ from frn.ridge.tuning import Prior, tune_by_leave_one_out
 
 Floats = NDArray[np.floating]
 SHOWN = (0, 8, 16, 24)
-LIKENESS = 4
-"""Power of the cosine of two photos' mean locations."""
+LIKENESS = 4  # power of the cosine of two photos' mean locations
 
 
 def ask(classes: list[Floats], order: str, options: argparse.Namespace, prior: Prior, seed: int) -> list[float]:

@@ -69,8 +69,7 @@ def pooled(pools: list[Floats], queries: Floats) -> tuple[Floats, Floats]:
     return unit(supports - centre), unit(means - centre)
 
 
-Rows = dict[str, list[Any]]
-"""What was measured in each episode, by method."""
+Rows = dict[str, list[Any]]  # what was measured in each episode, by method
 
 
 def measure(classes: list[Floats], prior: Prior, shot: int, kind: str, episodes: int) -> tuple[Rows, Rows, Rows]:

@@ -38,8 +38,7 @@ from frn.training.runs.run import RunFolder, RunSettings
 
 app = typer.Typer(no_args_is_help=True, help="Turn feature maps and reconstructions back into images.")
 
-GAP = 2
-"""White pixels between the images of a grid."""
+GAP = 2  # white pixels between the images of a grid
 
 ModelName = Annotated[str, typer.Argument(metavar="MODEL", help="Model name, model file or run folder.")]
 

@@ -16,14 +16,12 @@ from rich.style import Style
 
 WIDTH, HEIGHT = 9, 18
 """Width and height of a cell. Height of half a cell, which is a square and shows one pixel of an image."""
-NO_BREAK = "\u00a0"
-"""Written for a blank, because some browsers draw repeated blanks as one."""
+NO_BREAK = "\u00a0"  # written for a blank, because some browsers draw repeated blanks as one
 FONT = "ui-monospace, 'DejaVu Sans Mono', 'Cascadia Mono', Menlo, Consolas, monospace"
 INK, GROUND = "#e0e0e0", "#121212"
 """Default colours of a cell."""
 
-Box = tuple[float, float, float, float]
-"""A rectangle: x, y, width and height, in fractions of a cell."""
+Box = tuple[float, float, float, float]  # a rectangle: x, y, width and height, in fractions of a cell
 
 BLOCKS: dict[str, list[Box]] = {
     **{char: [(0, 1 - n / 8, 1, n / 8)] for n, char in enumerate("▁▂▃▄▅▆▇█", 1)},

@@ -19,8 +19,7 @@ PRECISIONS = {
     "fp16": "fp16: weights are stored in half precision, computation is in float32",
     "int8": "int8: convolutions are computed with 8-bit integers",
 }
-OLDEST_RUNTIME = "1.17"
-"""Oldest tested version of onnxruntime (tests/runtimes)."""
+OLDEST_RUNTIME = "1.17"  # oldest tested version of onnxruntime (tests/runtimes)
 TYPES = {
     TensorProto.FLOAT: "float32",
     TensorProto.INT64: "int64",

@@ -14,8 +14,7 @@ from frn.inference.classifier import Classifier
 CLASSIFIER_TOLERANCE = 2e-3
 """Tolerance, as a fraction of the query's energy: resizing in the graph may differ from Pillow's by one grey level."""
 
-COMPARED = 5
-"""Number of photos on which a graph with classes is compared, each of a different class."""
+COMPARED = 5  # number of photos on which a graph with classes is compared, each of a different class
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,18 +41,13 @@ class ExportOptions:
 
     precision: Literal["fp32", "fp16", "int8"] = "fp32"
     """fp16 halves the size of the weights; int8 also computes in 8 bits, and needs `calibrate`."""
-    calibrate: Path | None = None
-    """Folder of class folders on which int8 is calibrated and measured."""
-    max_drop: float = 1.0
-    """Largest loss of accuracy allowed for int8, in percentage points."""
+    calibrate: Path | None = None  # folder of class folders on which int8 is calibrated and measured
+    max_drop: float = 1.0  # largest loss of accuracy allowed for int8, in percentage points
     threshold: float | None = None
     """`known` below which a photo is unknown, stored in classifier.onnx; calibrated by default."""
-    weights: bool = False
-    """Also write model.safetensors for torch; fp16 halves its size."""
-    replace: bool = False
-    """Also overwrite files that frn did not write."""
-    tta: Tta = "none"
-    """Test-time augmentation to build into features.onnx and the files made from it."""
+    weights: bool = False  # also write model.safetensors for torch; fp16 halves its size
+    replace: bool = False  # also overwrite files that frn did not write
+    tta: Tta = "none"  # test-time augmentation to build into features.onnx and the files made from it
 
     def __post_init__(self) -> None:
         if self.precision == "int8" and self.calibrate is None:
@@ -70,10 +65,8 @@ class Exported:
 
     paths: dict[str, Path]
     differences: dict[str, Difference]
-    cost: Cost | None
-    """Cost of int8."""
-    removed: list[Path]
-    """Files removed from the earlier export."""
+    cost: Cost | None  # cost of int8
+    removed: list[Path]  # files removed from the earlier export
 
 
 def export_model(

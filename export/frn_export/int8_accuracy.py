@@ -22,10 +22,8 @@ from frn.projects.folder_tree import Broken
 
 WAY, SHOT, QUERIES = 5, 1, 5
 EPISODES = 1000
-SHARE = 6
-"""Every sixth image of a class is used for calibration; the others are held out."""
-NEEDED = 8
-"""Minimum number of images per class: two for calibration, six for an episode."""
+SHARE = 6  # every sixth image of a class is used for calibration; the others are held out
+NEEDED = 8  # minimum number of images per class: two for calibration, six for an episode
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +31,10 @@ class Sample:
     """Prepared images of class folders, (n, S, S, 3) each."""
 
     calibration: Pixels
-    held_out: Pixels
-    """Held-out images, class by class."""
-    sizes: tuple[int, ...]
-    """Held-out images of each class."""
+    held_out: Pixels  # held-out images, class by class
+    sizes: tuple[int, ...]  # held-out images of each class
     folder: Path
-    broken: tuple[Broken, ...]
-    """Files that are not readable images."""
+    broken: tuple[Broken, ...]  # files that are not readable images
 
 
 @dataclass(frozen=True, slots=True)

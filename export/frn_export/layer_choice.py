@@ -24,8 +24,7 @@ from frn.ridge.parameters import probabilities
 from frn.ridge.tuning import UNTRAINED, tune_by_leave_one_out
 from frn.ridge.unequal import enroll_all
 
-LAYERS = 4
-"""Number of layers to try, counted from the end."""
+LAYERS = 4  # number of layers to try, counted from the end
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +35,7 @@ class Candidate:
     channels: str
     right: int
     photos: int
-    likelihood: float
-    """Mean log-likelihood of the correct classes."""
+    likelihood: float  # mean log-likelihood of the correct classes
 
     def __str__(self) -> str:
         return f"layer {self.layer}, {self.channels}: {self.right} of {self.photos} photos right by leave-one-out"

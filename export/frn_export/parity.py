@@ -20,8 +20,7 @@ from frn.ridge.parameters import HeadParameters
 from frn_export.difference import Difference
 from frn_export.graphs.traced_head import traced_head_graph
 
-IMAGES = 4
-"""Number of random images that test an extractor."""
+IMAGES = 4  # number of random images that test an extractor
 FEATURE_TOLERANCE = 5e-6
 """Tolerance, as a fraction of the largest feature; float32 summation order causes much smaller differences."""
 HALF_TOLERANCE = 1e-2
@@ -34,8 +33,7 @@ HEAD_TOLERANCE = 5e-6
 
 Usual models stay below 1e-6; with 640 channels and many shots, float32 sums of 409,600 terms reach 2e-6 if rho is
 small."""
-COARSE_TOLERANCE = 2e-2
-"""Tolerance for int8, where one grey level can move an activation to its next step."""
+COARSE_TOLERANCE = 2e-2  # tolerance for int8, where one grey level can move an activation to its next step
 
 Maps = NDArray[np.float32]
 

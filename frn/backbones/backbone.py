@@ -24,12 +24,9 @@ Network = TypeVar("Network", bound=nn.Module)
 class Backbone(nn.Module):
     """A network whose output is a feature map."""
 
-    d: int
-    """Number of channels."""
-    stride: int
-    """Image pixels per location of the feature map."""
-    map_scale: float = 1.0
-    """Divisor that reconstruction heads apply to feature maps (supplement, Hyperparameters)."""
+    d: int  # number of channels
+    stride: int  # image pixels per location of the feature map
+    map_scale: float = 1.0  # divisor that reconstruction heads apply to feature maps (supplement, Hyperparameters)
 
     def grid(self, size: int) -> tuple[int, int]:
         """Return the height and width of the feature map of a square image of `size` pixels."""
@@ -93,8 +90,7 @@ class ForeignBackbone(Backbone):
             raise FrnError(f"{name}: returns {returned}, not maps (b, d, h, w)")
         _, self.d, h, w = maps.shape
         self.size, self.own_grid = size, (h, w)
-        self.stride = max(1, size // max(h, w))
-        """Approximate pixels per location."""
+        self.stride = max(1, size // max(h, w))  # approximate pixels per location
         self.map_scale = float(self.d) ** 0.5
         """Chosen as for ResNet-12, so that the mean energy of a location is one and lambda has its usual size."""
         return network

@@ -43,8 +43,7 @@ class InvertedResidual(nn.Module):
         return x + y if self.residual else y
 
 
-STEM = 24
-"""Channels after the first convolution, which halves the image."""
+STEM = 24  # channels after the first convolution, which halves the image
 BLOCKS = (
     # channels, kernel, expansion, stride, full
     (24, 3, 2, 2, True), (24, 3, 4, 1, False), (40, 5, 6, 2, False), (40, 5, 4, 1, False),

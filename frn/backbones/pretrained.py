@@ -30,10 +30,8 @@ from frn.system.transfers import Progress, fetch_from_hub, fetch_url
 class Recipe:
     """Image preparation that the weights expect. Resizing is always bilinear here."""
 
-    size: int
-    """Side of the crop, in pixels."""
-    ratio: float
-    """Shorter side after resizing, as a multiple of `size`; at least 1."""
+    size: int  # side of the crop, in pixels
+    ratio: float  # shorter side after resizing, as a multiple of `size`; at least 1
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
 

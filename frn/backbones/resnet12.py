@@ -36,14 +36,11 @@ def _activated(x: Tensor) -> Tensor:
     return F.leaky_relu(x, 0.1, inplace=x.dtype is not torch.bfloat16)  # in place, bf16 takes twice as long on a CPU
 
 
-WIDE = (64, 160, 320, 640)
-"""Channels of the four blocks, as in the paper."""
-SMALL = (32, 64, 128, 256)
-"""A sixth of the parameters and operations: can be trained and used on two processor cores."""
+WIDE = (64, 160, 320, 640)  # channels of the four blocks, as in the paper
+SMALL = (32, 64, 128, 256)  # a sixth of the parameters and operations: can be trained and used on two processor cores
 PATCHES = (64, 128, 256)
 """Three blocks after a stem of 4 x 4 patches: 84 x 84 images take little more work than 32 x 32 images with `SMALL`."""
-WIDE_PATCHES = (96, 192, 384)
-"""The same with twice the parameters and operations."""
+WIDE_PATCHES = (96, 192, 384)  # the same with twice the parameters and operations
 
 
 class ResNet12(Backbone):
@@ -57,8 +54,7 @@ class ResNet12(Backbone):
     def __init__(self, channels: tuple[int, ...] = WIDE, *, stem: int = 1, last_pool: bool = True) -> None:
         super().__init__()
         self.d = channels[-1]
-        self.map_scale = math.sqrt(self.d)
-        """Needed for stable training (supplement, Hyperparameters)."""
+        self.map_scale = math.sqrt(self.d)  # needed for stable training (supplement, Hyperparameters)
         last = len(channels) - 1
         self.stem, self.stride = stem, stem * 2 ** (last + last_pool)
         widths = (3 * stem**2, *channels)

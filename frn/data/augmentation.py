@@ -19,30 +19,22 @@ Array = NDArray[np.float64]
 class Draw:
     """Random numbers for a batch of b images."""
 
-    boxes: Array
-    """Crops in pixels of the image (b, 4): top, left, height, width. Parts outside the image are black."""
-    flips: NDArray[np.bool_]
-    """Whether each image is mirrored, (b,)."""
-    order: NDArray[np.int64]
-    """Order in which brightness (0), contrast (1) and saturation (2) change, (b, 3)."""
-    factors: Array
-    """Factors of brightness, contrast and saturation, (b, 3)."""
+    boxes: Array  # Crops in pixels of the image (b, 4): top, left, height, width. Parts outside the image are black.
+    flips: NDArray[np.bool_]  # whether each image is mirrored, (b,)
+    order: NDArray[np.int64]  # order in which brightness (0), contrast (1) and saturation (2) change, (b, 3)
+    factors: Array  # factors of brightness, contrast and saturation, (b, 3)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Augmentation:
     """The paper's training transform (supplement, Pre-processing)."""
 
-    size: int
-    """Side of the result, in pixels."""
+    size: int  # side of the result, in pixels
     crop: Literal["resized", "padded"]
     """"resized": a random part of the image, resized; "padded": zero padding, then a crop of the same scale."""
-    padding: int = 0
-    """Padding on every side in pixels, for "padded"."""
-    scale: tuple[float, float] = (0.08, 1.0)
-    """Fraction of the area that a "resized" crop covers."""
-    jitter: float = 0.4
-    """Range of brightness, contrast and saturation factors: 1 +- jitter."""
+    padding: int = 0  # padding on every side in pixels, for "padded"
+    scale: tuple[float, float] = (0.08, 1.0)  # fraction of the area that a "resized" crop covers
+    jitter: float = 0.4  # range of brightness, contrast and saturation factors: 1 +- jitter
 
     def __post_init__(self) -> None:
         if self.size < 8 or self.padding < 0 or not 0 <= self.jitter < 1 or not 0 < self.scale[0] <= self.scale[1] <= 1:

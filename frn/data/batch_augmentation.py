@@ -21,8 +21,7 @@ from frn.images.transforms import Pixels
 Floats = NDArray[np.float64]
 Lengths = NDArray[np.int64]
 
-LUMA = (0.299, 0.587, 0.114)
-"""Weights of red, green and blue in grey (ITU-R 601-2, as in Pillow's mode L)."""
+LUMA = (0.299, 0.587, 0.114)  # weights of red, green and blue in grey (ITU-R 601-2, as in Pillow's mode L)
 
 
 def augment(

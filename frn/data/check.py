@@ -22,16 +22,12 @@ class SplitReport(Struct, frozen=True, forbid_unknown_fields=True):
     """Contents of a split."""
 
     folder: str
-    classes: dict[str, int]
-    """Number of readable images per class."""
-    smallest: tuple[int, int]
-    """Smallest width and smallest height."""
+    classes: dict[str, int]  # number of readable images per class
+    smallest: tuple[int, int]  # smallest width and smallest height
     largest: tuple[int, int]
     broken: list[Broken]
-    too_small: dict[str, int]
-    """Classes with fewer images than any episode needs: one support and one query."""
-    skipped: list[Broken]
-    """Entries that are not images, with the reason."""
+    too_small: dict[str, int]  # classes with fewer images than any episode needs: one support and one query
+    skipped: list[Broken]  # entries that are not images, with the reason
     copies: list[tuple[str, str]]
     """Near copies of photos: of one in the same class, or of one of another class or split."""
 

@@ -15,12 +15,9 @@ class ClassFolders:
     """The image files of every class of one split."""
 
     root: Path
-    names: tuple[str, ...]
-    """Class names: the folders' names, sorted."""
-    files: tuple[tuple[str, ...], ...]
-    """Images of each class, relative to its folder, sorted."""
-    skipped: tuple[Broken, ...] = ()
-    """Other entries of the folders."""
+    names: tuple[str, ...]  # class names: the folders' names, sorted
+    files: tuple[tuple[str, ...], ...]  # images of each class, relative to its folder, sorted
+    skipped: tuple[Broken, ...] = ()  # other entries of the folders
 
     @property
     def members(self) -> dict[str, list[Path]]:

@@ -35,8 +35,7 @@ from frn.system.hardware import cores
 from frn.system.processes.locks import lock
 
 PIXEL_CACHE_VERSION = 4
-Progress = Callable[[int, int], None]
-"""Callback with the number of finished images and the total."""
+Progress = Callable[[int, int], None]  # callback with the number of finished images and the total
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +43,12 @@ class StoredImages:
     """The decoded images of a split, class by class, as one flat memory map."""
 
     names: tuple[str, ...]
-    sizes: tuple[int, ...]
-    """Number of readable images per class."""
+    sizes: tuple[int, ...]  # number of readable images per class
     heights: NDArray[np.int64]
     widths: NDArray[np.int64]
-    pixels: Pixels
-    """All images concatenated, each (h, w, 3)."""
-    broken: tuple[Broken, ...]
-    """Files skipped in `sizes`, and entries of the class folders that are not images by name."""
-    checksum: int = 0
-    """Checksum of the pixels, if they come from files."""
+    pixels: Pixels  # all images concatenated, each (h, w, 3)
+    broken: tuple[Broken, ...]  # files skipped in `sizes`, and entries of the class folders that are not images by name
+    checksum: int = 0  # checksum of the pixels, if they come from files
 
     def __len__(self) -> int:
         return len(self.heights)

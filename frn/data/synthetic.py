@@ -30,21 +30,15 @@ class Species:
 
     ground: Colour
     marking: Colour
-    span: float
-    """Reach of the forewings."""
-    sweep: float
-    """Angle of the forewings in radians; larger angles point further forward."""
-    tail: float
-    """Length of the tails of the hindwings."""
-    spots: int
-    """Eyespots on each forewing."""
+    span: float  # reach of the forewings
+    sweep: float  # angle of the forewings in radians; larger angles point further forward
+    tail: float  # length of the tails of the hindwings
+    spots: int  # eyespots on each forewing
     spot_size: float
     ringed: bool
-    bands: int
-    """Dark bands across each forewing."""
+    bands: int  # dark bands across each forewing
     band_tilt: float
-    border: float
-    """Width of the dark wing border."""
+    border: float  # width of the dark wing border
     hind_spot: bool
 
 

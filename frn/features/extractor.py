@@ -33,45 +33,34 @@ from frn.system.hardware import own_cores
 FEATURES_VERSION = "1"
 PLAIN = "frn.plain"
 """Metadata key of an extractor with test-time augmentation; its value is the SHA-256 of the plain extractor."""
-MISSING = "missing"
-"""Code of the error of a photo whose file does not exist."""
-TTA = "frn.tta"
-"""Metadata key of the test-time augmentation, if it is not `hflip`."""
+MISSING = "missing"  # code of the error of a photo whose file does not exist
+TTA = "frn.tta"  # metadata key of the test-time augmentation, if it is not `hflip`
 Tta = Literal["none", "hflip", "views", "auto"]
 """Test-time augmentation: none, the mean of the maps of a photo and its mirror image, or the joined maps of its views.
 
 The views are four overlapping crops, each of 2/3 of the photo's width and height, so a map has four times as many
 locations. With "auto", a second extractor sees the views of photos whose answer is unsure (`Extractor.closer`).
 """
-BATCH = 16
-"""Images per run: enough to be fast, few enough for an early first answer."""
-AHEAD = 3
-"""Batches in progress: one with the caller, one in the network, one being decoded."""
+BATCH = 16  # images per run: enough to be fast, few enough for an early first answer
+AHEAD = 3  # batches in progress: one with the caller, one in the network, one being decoded
 PIXELS = 16 * 256 * 256
 """Maximum pixels in a run: larger images run in smaller batches, which saves gigabytes of memory in the layers."""
 VARIETY = {"a6801455f96d394f0b55c6acd078cd5018c848b8736ebebe497f396fd1ee47df": 0.487}
 """Usual `ridge.tuning.variety` of photos by the hash of an extractor: `frn-photo`. Validation classes of CUB, dogs and
 mini-ImageNet have 0.50 to 0.58, butterflies 0.47, textures 0.23 and steel 0.20."""
-MAX_FEATURE = 1e12
-"""Largest allowed feature value; sums of squares of larger ones overflow float32."""
+MAX_FEATURE = 1e12  # largest allowed feature value; sums of squares of larger ones overflow float32
 
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
     """Feature map of an image file."""
 
-    key: str
-    """Hash of the file's bytes."""
-    maps: Maps
-    """Feature map, (r, d)."""
-    look: bytes
-    """Perceptual hash of the crop (`near_copies`)."""
-    box: Box | None = None
-    """Box that was embedded, if the photo was searched for its subject."""
-    whole: str | None = None
-    """Hash of the whole photo's bytes, if it was searched."""
-    source: Path | Image.Image | None = None
-    """File or image that was embedded, for a second look."""
+    key: str  # hash of the file's bytes
+    maps: Maps  # feature map, (r, d)
+    look: bytes  # perceptual hash of the crop (`near_copies`)
+    box: Box | None = None  # box that was embedded, if the photo was searched for its subject
+    whole: str | None = None  # hash of the whole photo's bytes, if it was searched
+    source: Path | Image.Image | None = None  # file or image that was embedded, for a second look
 
 
 class Extractor:
@@ -101,14 +90,11 @@ class Extractor:
         self.transform, self.method = config.transform, config.method
         self.untrained_head = config.untrained_head
         """Whether the head is untrained, so that its parameters carry no information."""
-        self.tta: Tta = "none"
-        """Test-time augmentation built into this extractor."""
+        self.tta: Tta = "none"  # test-time augmentation built into this extractor
         if self.sha256 != self.plain_sha256:
             self.tta = "views" if metadata.get(TTA) == "views" else "hflip"
-        self.closer: Extractor | None = None
-        """With `tta` "auto": the same model with views."""
-        self.grid = parse_json(metadata, "frn.grid", where, tuple[int, int])
-        """Rows and columns of an error map."""
+        self.closer: Extractor | None = None  # with `tta` "auto": the same model with views
+        self.grid = parse_json(metadata, "frn.grid", where, tuple[int, int])  # rows and columns of an error map
         self.learned = parse_json(metadata, "frn.head", where, dict[str, float])
         try:
             self.head = HeadParameters.from_metadata(self.learned) if self.method == "frn" else None
@@ -129,8 +115,7 @@ class Extractor:
         images, maps = ("images", "tensor(float)", [3, side, side]), ("feature_map", "tensor(float)", [r, d])
         if signature != [[images], [maps]] or not isinstance(d, int) or d < 1:
             raise FrnError(f"{where}: its inputs and outputs do not match an extractor for {side}-pixel images")
-        self.shape: tuple[int, int] = (r, d)
-        """Locations r and channels d of a feature map."""
+        self.shape: tuple[int, int] = (r, d)  # locations r and channels d of a feature map
         self._ready: dict[tuple[Path, object], tuple[Maps, bytes]] = {}
 
     def on_grid(self, errors: NDArray[np.floating]) -> NDArray[np.floating]:

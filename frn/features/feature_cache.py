@@ -29,14 +29,11 @@ from frn.images.near_copies import BYTES as LOOK
 from frn.system.caches import APPLICATION, FEATURES, is_feature_store, make_cache_folder
 from frn.system.processes.forks import after_fork
 
-FEATURE_CACHE_VERSION = 5
-"""Version of the table and of image decoding; a file with another version is replaced."""
+FEATURE_CACHE_VERSION = 5  # version of the table and of image decoding; a file with another version is replaced
 MAX_BYTES = 2 << 30
-TOUCH = 3600.0
-"""Minimum seconds between two recorded uses, so that not every read causes a write."""
+TOUCH = 3600.0  # minimum seconds between two recorded uses, so that not every read causes a write
 
-FILES = "files"
-"""Name that the keys of files have in place of an extractor."""
+FILES = "files"  # name that the keys of files have in place of an extractor
 
 Maps = NDArray[np.float32]
 
@@ -65,8 +62,7 @@ _BUSY_OR_FULL = {
 """Errors that do not indicate a damaged file; any other error does."""
 
 
-_INHERITED: list[object] = []
-"""Connections of the parent process, kept so that they are not closed."""
+_INHERITED: list[object] = []  # connections of the parent process, kept so that they are not closed
 
 
 def content_key(data: bytes) -> str:

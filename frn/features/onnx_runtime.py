@@ -36,10 +36,8 @@ Maps = NDArray[np.float32]
 Value: TypeAlias = tuple[str, str, list[Any]]
 """Name, type and shape of an input or output; a dimension that is not fixed is not a number."""
 
-FEATURES_FORMAT = "frn-features"
-"""Value of the metadata entry `frn.format` of an extractor."""
-TRACED_HEAD = "frn-traced-head"
-"""The same for a head other than FRN's."""
+FEATURES_FORMAT = "frn-features"  # value of the metadata entry `frn.format` of an extractor
+TRACED_HEAD = "frn-traced-head"  # the same for a head other than FRN's
 MAX_BYTES = 1 << 30
 MAX_METADATA = 4 << 20
 MAX_ELEMENTS = 1 << 25
@@ -47,16 +45,12 @@ MAX_ELEMENTS = 1 << 25
 
 At 84 pixels, ResNet-12 computes half a million.
 """
-MAX_TOTAL = 1 << 30
-"""Maximum number of values that all layers together may compute for one image."""
-TIME_LIMIT = 120.0
-"""Seconds after which a call is stopped."""
-SECONDS = 8.0
-"""Seconds to open an untrusted file and embed one image; as many again for each `PER_BYTES` of its size."""
+MAX_TOTAL = 1 << 30  # maximum number of values that all layers together may compute for one image
+TIME_LIMIT = 120.0  # seconds after which a call is stopped
+SECONDS = 8.0  # seconds to open an untrusted file and embed one image; as many again for each `PER_BYTES` of its size
 PER_BYTES = 64 << 20
 PER_FILE, PER_THREAD = 4, 16 << 20
-CUDA_MEMORY = 8 << 30
-"""Bytes that a child may use with CUDA, which maps its own memory."""
+CUDA_MEMORY = 8 << 30  # bytes that a child may use with CUDA, which maps its own memory
 
 _OPERATORS = """
 Add AveragePool BatchNormalization Cast Clip Concat Constant Conv DequantizeLinear Div Erf Exp Expand Flatten
@@ -272,8 +266,7 @@ class ForeignModel:
         self.metadata: dict[str, str] = answer["metadata"]
         self.inputs: list[Value] = [tuple(value) for value in answer["inputs"]]
         self.outputs: list[Value] = [tuple(value) for value in answer["outputs"]]
-        self._seconds = float(answer["seconds"])
-        """Seconds that one image took."""
+        self._seconds = float(answer["seconds"])  # seconds that one image took
 
     def run(self, inputs: Mapping[str, Maps]) -> Maps:
         """Run as `OwnModel.run` does; a child that was stopped or belongs to another process is replaced."""
@@ -305,8 +298,7 @@ def _describe(session: Any) -> tuple[dict[str, str], list[Value], list[Value]]:
     return metadata, values(session.get_inputs()), values(session.get_outputs())
 
 
-_open: dict[str, Any] = {}
-"""The session of this process, if the process is a child."""
+_open: dict[str, Any] = {}  # the session of this process, if the process is a child
 
 
 def answer(question: Message, blobs: list[bytes]) -> Answer:

@@ -14,10 +14,8 @@ from PIL import Image
 from frn.images.depth import DEEP, shallow, white_level
 from frn.images.png_colours import profile_of
 
-STRIP = 1 << 18
-"""Pixels converted and scaled at a time."""
-SIDEWAYS = (5, 6, 7, 8)
-"""EXIF orientations that swap width and height."""
+STRIP = 1 << 18  # pixels converted and scaled at a time
+SIDEWAYS = (5, 6, 7, 8)  # EXIF orientations that swap width and height
 UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -27,11 +25,9 @@ UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-Box = tuple[int, int, int, int]
-"""Left, top, right, bottom."""
+Box = tuple[int, int, int, int]  # left, top, right, bottom
 Convert = Callable[[Image.Image], Image.Image]
-CHANNELS = {"RGB": 3, "L": 1, "CMYK": 4}
-"""Modes whose colours a profile can describe."""
+CHANNELS = {"RGB": 3, "L": 1, "CMYK": 4}  # modes whose colours a profile can describe
 STEPS = 9
 SRGB = Path(__file__).with_name("srgb.icc")
 """The sRGB profile of libvips (Compact ICC Profiles, CC0); littleCMS's own rounds differently."""

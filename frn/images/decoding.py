@@ -20,27 +20,20 @@ FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "BMP", "GIF", "TIFF", "PPM")
 MAX_PIXELS = 120_000_000
 MAX_JPEG_PIXELS = 4 * MAX_PIXELS
 """Pixel limit for a JPEG; above `MAX_PIXELS` it is decoded at `COARSE` times lower resolution."""
-MAX_MEMORY = 600 << 20
-"""Bytes that a file and its decoded image may take together."""
-LARGE = 24_000_000
-"""Pixels above which this process decodes images one at a time, and above which a box is reduced."""
-COARSE = 4
-"""Factor by which a JPEG is reduced if it needs more than `MAX_MEMORY` or has more than `MAX_PIXELS`."""
+MAX_MEMORY = 600 << 20  # bytes that a file and its decoded image may take together
+LARGE = 24_000_000  # pixels above which this process decodes images one at a time, and above which a box is reduced
+COARSE = 4  # factor by which a JPEG is reduced if it needs more than `MAX_MEMORY` or has more than `MAX_PIXELS`
 JPEG, JPEG_END = b"\xff\xd8\xff", b"\xff\xd9"
-ORIENTATION, STRIP_ROWS, TILE_ROWS = 0x0112, 278, 323
-"""EXIF and TIFF tags."""
+ORIENTATION, STRIP_ROWS, TILE_ROWS = 0x0112, 278, 323  # EXIF and TIFF tags
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DecodeRequest:
     """Requested form of an image: upright RGB of full size, unless a field says otherwise."""
 
-    transform: EvaluationTransform | None = None
-    """Transform whose crop is requested."""
-    draft: int | None = None
-    """Minimum pixels per side after decoding a JPEG at lower resolution."""
-    longest: int | None = None
-    """Largest length of the longer side, in pixels."""
+    transform: EvaluationTransform | None = None  # transform whose crop is requested
+    draft: int | None = None  # minimum pixels per side after decoding a JPEG at lower resolution
+    longest: int | None = None  # largest length of the longer side, in pixels
     stored: bool = False
     """Whether to keep the stored orientation, and the colours of grey and RGB images with their profile."""
     box: Box | None = None

@@ -17,12 +17,9 @@ from PIL import Image, ImageFile
 
 from frn.errors import FrnWarning
 
-DEEP = frozenset({"I;16", "I;16B", "I;16L", "I", "F"})
-"""Modes of more than eight bits, all grey."""
-SCALES = {"L;2": 85, "L;4": 17}
-"""Factor from a stored grey level to eight bits, by raw mode."""
-BITS_PER_SAMPLE, MAX_SAMPLE_VALUE = 258, 281
-"""TIFF and EXIF tags."""
+DEEP = frozenset({"I;16", "I;16B", "I;16L", "I", "F"})  # modes of more than eight bits, all grey
+SCALES = {"L;2": 85, "L;4": 17}  # factor from a stored grey level to eight bits, by raw mode
+BITS_PER_SAMPLE, MAX_SAMPLE_VALUE = 258, 281  # TIFF and EXIF tags
 WHITE = 65535
 
 

@@ -30,8 +30,7 @@ BEGINNINGS = {
     (b"FUJIFILMCCD-RAW", b"FOVb"): RAW,
 }
 """Descriptions of files by their possible first bytes."""
-SUB_IFDS, SUBFILE_TYPE, DNG_VERSION = 0x014A, 0x00FE, 0xC612
-"""TIFF tags."""
+SUB_IFDS, SUBFILE_TYPE, DNG_VERSION = 0x014A, 0x00FE, 0xC612  # TIFF tags
 MAX_ENTRIES = 512
 
 HEIF_EXTENSIONS = frozenset({".heic", ".heif", ".hif"})
@@ -40,8 +39,7 @@ EXTENSIONS = HEIF_EXTENSIONS | set(
 )
 HEIF_BRANDS = frozenset({b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"})
 """Values of bytes 8 to 12. AVIF may start the same way, but lists itself among the compatible brands."""
-HEIF = "HEIF"
-"""Pillow's name of the format after `register_heif`."""
+HEIF = "HEIF"  # Pillow's name of the format after `register_heif`
 
 
 def describe(data: bytes, name: str) -> str | None:

@@ -16,16 +16,12 @@ from PIL import Image
 
 from frn.images.transforms import Pixels
 
-SIDE, CELLS = 32, 12
-"""Pixels along the side of a look and of a part."""
-BYTES = SIDE * SIDE + 3
-"""Length of a look."""
-MIDDLE = 0.8
-"""Share of a look's width that is searched in other looks."""
+SIDE, CELLS = 32, 12  # pixels along the side of a look and of a part
+BYTES = SIDE * SIDE + 3  # length of a look
+MIDDLE = 0.8  # share of a look's width that is searched in other looks
 SCALES, STEP = (0.64, 0.68, 0.72, 0.76, 0.8, 0.85, 0.9, 0.95, 1.0), 0.07
 """Sizes of the parts and the distance between them, as shares of a look's width: crops of a fifth are still found."""
-LEAST, LEAST_WHOLE = 0.97, 0.9
-"""Smallest correlations of near copies, of a part and of whole looks."""
+LEAST, LEAST_WHOLE = 0.97, 0.9  # smallest correlations of near copies, of a part and of whole looks
 LEAST_ELSEWHERE, LEAST_SAVED = 0.98, 0.97
 """The same for photos of different classes, which are many more pairs; `LEAST_SAVED` also for examples of one class.
 
@@ -190,7 +186,5 @@ def _unit(values: Floats) -> Floats:
     return values / np.linalg.norm(values, axis=-1, keepdims=True).clip(1)
 
 
-PART_CELLS = _all_cells()
-"""Cells of the parts of each scale, (count, CELLS, SIDE)."""
-PARTS = sum(len(cells) ** 2 for cells in PART_CELLS)
-"""Number of parts of a look."""
+PART_CELLS = _all_cells()  # cells of the parts of each scale, (count, CELLS, SIDE)
+PARTS = sum(len(cells) ** 2 for cells in PART_CELLS)  # number of parts of a look

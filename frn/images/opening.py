@@ -30,10 +30,8 @@ QUICK_BYTES = 8 << 20
 QUICK = (b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a")
 JPEG, JPEG_SCAN = b"\xff\xd8\xff", b"\xff\xda"
 
-SECONDS = 8.0
-"""Time limit for one image in seconds; 120 megapixels of compressed TIFF take one or two."""
-MEMORY = 1536 << 20
-"""Memory limit for a child: the bytes that `frn.images` allows a file, plus the converted image."""
+SECONDS = 8.0  # time limit for one image in seconds; 120 megapixels of compressed TIFF take one or two
+MEMORY = 1536 << 20  # memory limit for a child: the bytes that `frn.images` allows a file, plus the converted image
 MAX_WORKERS = 4
 
 _LARGE = threading.RLock()

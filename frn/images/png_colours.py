@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-Curve = tuple[float, float, float, float, float]
-"""g, a, b, c and d of ICC: (a x + b)^g from d on, and c x below."""
+Curve = tuple[float, float, float, float, float]  # g, a, b, c and d of ICC: (a x + b)^g from d on, and c x below
 SRGB_CURVE: Curve = (2.4, 1 / 1.055, 0.055 / 1.055, 1 / 12.92, 0.04045)
 D65 = (0.3127, 0.3290)
 PRIMARIES = {

@@ -9,8 +9,7 @@ from PIL import Image
 from frn.errors import FrnError
 from frn.images.colour import SIDEWAYS, UPRIGHT, Box, converter, is_plain, strips, upright
 
-MAX_SIDE = 1024
-"""Largest side of a crop for a network, in pixels."""
+MAX_SIDE = 1024  # largest side of a crop for a network, in pixels
 MAX_ASPECT = 20
 """Largest aspect ratio; longer strips are cropped about their centre before resizing, to bound the result."""
 
@@ -21,15 +20,13 @@ Pixels = NDArray[np.uint8]
 class EvaluationTransform:
     """Resize and centre crop: the network's view of an image outside training (supplement, Pre-processing)."""
 
-    size: int
-    """Side of the centre crop, in pixels."""
+    size: int  # side of the centre crop, in pixels
     resize: int | None = None
     """Length to resize to first.
 
     None: an image of `size` x `size` is unchanged; any other is resized to `size` * 92 / 84, the paper's ratio.
     """
-    square: bool = False
-    """Whether to resize both sides to `resize` (changing the aspect) instead of the shorter one."""
+    square: bool = False  # whether to resize both sides to `resize` (changing the aspect) instead of the shorter one
 
     def __post_init__(self) -> None:
         if not 8 <= self.size <= MAX_SIDE or not self.size <= self.length <= MAX_SIDE:

@@ -30,8 +30,7 @@ from frn.ridge.parameters import HeadParameters
 
 FORM_VERSION = 10
 """Version of a form's content: increase it if enrolment, tuning or the perceptual hash compute something else."""
-FIND_VERSION = 2
-"""Version of the search for subjects: increase it if it finds other windows."""
+FIND_VERSION = 2  # version of the search for subjects: increase it if it finds other windows
 DIGEST = 16
 SAME_HEAD = 0.02
 """Difference below which two heads count as chosen alike: the search on another processor may end a little apart."""
@@ -42,14 +41,10 @@ Kind = TypeVar("Kind", HeadParameters, "EnrolledForm", dict[str, str])
 class LeftOut(NamedTuple):
     """Leave-one-out results of examples."""
 
-    errors: Array
-    """(n, way)."""
-    labels: NDArray[np.intp]
-    """Their classes, (n,)."""
-    energies: Shares
-    """(n,)."""
-    distances: Array
-    """To the classes' centres, (n, way)."""
+    errors: Array  # (n, way)
+    labels: NDArray[np.intp]  # their classes, (n,)
+    energies: Shares  # (n,)
+    distances: Array  # to the classes' centres, (n, way)
     smaller: Shares
     """Error and distance for their class as if it were as small as the smallest, (n, 2); negative if not computed."""
 
@@ -63,8 +58,7 @@ class LeftOut(NamedTuple):
 class EnrolledForm:
     """Everything that a classifier stores about its classes."""
 
-    head: HeadParameters
-    """Alpha, beta and gamma of these classes."""
+    head: HeadParameters  # alpha, beta and gamma of these classes
     classes: dict[str, EnrolledClass]
     leave_one_out: dict[str, Shares]
     """Fraction of each example that the rest of its class reconstructs, for classes with at least two."""
@@ -73,8 +67,7 @@ class EnrolledForm:
     smaller: dict[str, tuple[float, float]]
     """Error and squared distance of examples from as many photos as the smallest class has, by content key."""
     left_out: LeftOut | None
-    looks: dict[str, bytes]
-    """Perceptual hash of each example by content key."""
+    looks: dict[str, bytes]  # perceptual hash of each example by content key
 
 
 def classes_key(state: State, extractor: Extractor) -> str:

@@ -42,10 +42,8 @@ class _Reconstructed:
     """A class without its name and its allowance, which depends on the other classes."""
 
     enrolled: EnrolledClass
-    own_errors: Array
-    """Leave-one-out errors of every location of each example, (k, r)."""
-    shares: Shares
-    """Fraction of each example that the rest of the class explains, (k,); empty for a single one."""
+    own_errors: Array  # leave-one-out errors of every location of each example, (k, r)
+    shares: Shares  # fraction of each example that the rest of the class explains, (k,); empty for a single one
 
     @classmethod
     def of(cls, maps: Maps, head: HeadParameters) -> "_Reconstructed":

@@ -31,12 +31,9 @@ from frn.ridge.enrolment import Array
 from frn.ridge.parameters import HeadParameters
 from frn.ridge.unequal import without_one
 
-FEWEST, MOST = 3, 5
-"""Number of deciding parts."""
-MINOR = 0.05
-"""Share of the decision below which a part is shown only to reach `FEWEST`."""
-ALIKE = 0.8
-"""Least cosine between the origins of neighbouring cells of a part."""
+FEWEST, MOST = 3, 5  # number of deciding parts
+MINOR = 0.05  # share of the decision below which a part is shown only to reach `FEWEST`
+ALIKE = 0.8  # least cosine between the origins of neighbouring cells of a part
 
 
 Real = NDArray[np.floating]
@@ -75,14 +72,11 @@ class Rebuilt:
     """How a class reconstructs a photo."""
 
     name: str
-    photos: tuple[Support, ...]
-    """Its k examples; the photo itself is not among them."""
+    photos: tuple[Support, ...]  # its k examples; the photo itself is not among them
     taken: Array
     """What each example cell contributes to each cell of the photo, (h, w, k, h, w); their sum is that of q . (w S)."""
-    errors: Array
-    """Squared errors of the cells, with the allowance, (h, w)."""
-    energies: Array
-    """Squared lengths of the photo's cells, (h, w)."""
+    errors: Array  # squared errors of the cells, with the allowance, (h, w)
+    energies: Array  # squared lengths of the photo's cells, (h, w)
 
     def explained(self, *boxes: Box) -> float:
         """Return the share of parts, or of the photo, that the class explains: 1 - error / energy, at least 0."""
@@ -128,8 +122,7 @@ class Part:
     """A part of a photo: neighbouring cells that are rebuilt from similar example parts."""
 
     box: Box
-    share: float
-    """Share of the decision; negative if it speaks for the other class."""
+    share: float  # share of the decision; negative if it speaks for the other class
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +130,9 @@ class Explanation:
     """Why a photo is of one class rather than of another."""
 
     best: Rebuilt
-    other: Rebuilt | None
-    """The other class; with a single class None, which reconstructs nothing."""
-    margin: float
-    """Difference of the logits."""
-    shares: Array
-    """Share of each cell in the decision, (h, w); the sum is 1."""
+    other: Rebuilt | None  # the other class; with a single class None, which reconstructs nothing
+    margin: float  # difference of the logits
+    shares: Array  # share of each cell in the decision, (h, w); the sum is 1
 
     def parts(self) -> list[Part]:
         """Return the parts with the largest shares, in order: three to five, until they make up half of the decision.

@@ -27,17 +27,14 @@ from frn.ridge.parameters import HeadParameters
 
 MAX_CLASSES, MAX_PHOTOS = 25, 12
 """Number of classes, the worst explained ones, and of photos of each class that are looked at."""
-MOST = 3
-"""Number of actions to suggest."""
-CARRIES = 0.5
-"""Share of what a class explains of itself, from which it needs more photos like the one that explains it."""
+MOST = 3  # number of actions to suggest
+CARRIES = 0.5  # share of what a class explains of itself, from which it needs more photos like the one that explains it
 BACKGROUND = 0.2
 """Margin of a class at the edge of a photo, as a share of the energy there, from which it knows the background.
 
 Three quarters of a class's examples exceed it in 1 of 256 classes of birds, dogs, butterflies and mini-ImageNet (8
 classes of 5 or 8 photos), and in all of 4 classes of birds pasted into photos of one place at a quarter of its side."""
-ACCURATE = 0.75
-"""Fraction of right answers by leave-one-out below which a class needs more photos."""
+ACCURATE = 0.75  # fraction of right answers by leave-one-out below which a class needs more photos
 
 
 MORE, NOTICEABLE, ENOUGH = 4, 0.03, 20
@@ -48,10 +45,8 @@ reported."""
 class Worth(NamedTuple):
     """How much of photos each example of a class explains, as shares of their energy, (k,)."""
 
-    own: Array
-    """Of the other examples of its class; NaN for a single example."""
-    others: Array
-    """Of examples of other classes; NaN for a single class."""
+    own: Array  # of the other examples of its class; NaN for a single example
+    others: Array  # of examples of other classes; NaN for a single class
 
 
 def worth(pools: Sequence[NDArray[np.floating]], head: HeadParameters) -> list[Worth]:

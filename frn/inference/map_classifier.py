@@ -33,8 +33,7 @@ from frn.ridge.enrolment import EnrolledClass, Floats
 from frn.ridge.parameters import HeadParameters, probabilities
 from frn.ridge.tuning import with_gamma
 
-CHUNK = 64
-"""Number of examples that are compared with all classes at once."""
+CHUNK = 64  # number of examples that are compared with all classes at once
 
 
 class MapClassifier:
@@ -63,10 +62,8 @@ class MapClassifier:
         self.uses_project_head = False
         """True if the head is the project's (`State.head`) and differs from the one that these examples would get."""
         self.state = State()
-        self.threshold_override: float | None = None
-        """Minimum `known` of an image; None calibrates it on the examples."""
-        self.false_rejections = FALSE_REJECTIONS
-        """Fraction of known images that the calibrated rule rejects."""
+        self.threshold_override: float | None = None  # minimum `known` of an image; None calibrates it on the examples
+        self.false_rejections = FALSE_REJECTIONS  # fraction of known images that the calibrated rule rejects
         self.classes: dict[str, EnrolledClass] = {}
         """Enrolled classes by name; empty with another head, whose classes are the maps of their examples, `pools`."""
         self.pools: dict[str, Maps] = {}
@@ -82,8 +79,7 @@ class MapClassifier:
         self.left_out: LeftOut | None = None
         self.other_maps: Mapping[str, Maps] = {}
         """Feature maps (r, d), by content key, of photos that the user marked as none of the classes."""
-        self.others: Measures | None = None
-        """Errors (n, way), energies (n,) and distances (n, way) of these photos."""
+        self.others: Measures | None = None  # errors (n, way), energies (n,) and distances (n, way) of these photos
         self._calibration: tuple[tuple[object, ...], Calibration] | None = None
         """The last calibration, with its arguments."""
 

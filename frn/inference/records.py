@@ -30,28 +30,20 @@ Name = str | UnsetType
 class Prediction:
     """The scores of the enrolled classes for one image."""
 
-    probabilities: dict[str, float]
-    """Probability of each class (Eq. 9); they sum to one."""
-    errors: dict[str, float]
-    """Mean squared reconstruction error of each class (Eq. 4)."""
+    probabilities: dict[str, float]  # Probability of each class (Eq. 9); they sum to one.
+    errors: dict[str, float]  # Mean squared reconstruction error of each class (Eq. 4).
     explained: dict[str, float]
     """Fraction of the image's energy that each class reconstructs from its examples alone: 1 - error / energy."""
-    known: float
-    """Probability that the image belongs to one of the classes (`unknown`); NaN if it cannot be known."""
-    unknown: bool
-    """Whether `known` is below the threshold."""
+    known: float  # probability that the image belongs to one of the classes (`unknown`); NaN if it cannot be known
+    unknown: bool  # whether `known` is below the threshold
     example_of: str | None = None
     """The class that already has the image as an example; the image was then scored by leave-one-out."""
-    near_copy_of: Support | None = None
-    """The example that is nearly the same image, for example re-saved or resized."""
-    transductive: bool = False
-    """Whether the answer depends on the other images classified together with this one."""
-    key: str | None = None
-    """Content key of the image, if it is known."""
+    near_copy_of: Support | None = None  # the example that is nearly the same image, for example re-saved or resized
+    transductive: bool = False  # whether the answer depends on the other images classified together with this one
+    key: str | None = None  # content key of the image, if it is known
     box: Box | None = None
     """Box of the subject that was classified, in pixels of the upright photo; None is the whole photo."""
-    searched: bool = False
-    """Whether the photo was searched for its subject."""
+    searched: bool = False  # whether the photo was searched for its subject
 
     @cached_property
     def label(self) -> str:

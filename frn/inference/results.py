@@ -23,8 +23,7 @@ from frn.projects.project import write_path
 from frn.system.files import LOCK, beside, open_to_append, replacing, require_regular, require_writable
 from frn.system.processes.locks import Lock, holder
 
-MAX_LINE = 64 << 20
-"""Maximum line length in bytes; ten thousand classes need one this long."""
+MAX_LINE = 64 << 20  # maximum line length in bytes; ten thousand classes need one this long
 BEGINNING = b'{"image": "'
 """Start of each line. An incomplete last line with a different start is not ours, so it is not removed."""
 

@@ -30,10 +30,8 @@ from frn.ridge.unlabelled.transductive import refine
 from frn.system.extras import needs_torch
 from frn.system.file_sets import read_member
 
-Logits = Callable[[Maps, Maps], Floats]
-"""A head: logits (n, way) from supports (way, k, r, d) and queries (n, r, d)."""
-Key = str | None
-"""Content key of a photo, which tells whether it is an example; None if it is not one."""
+Logits = Callable[[Maps, Maps], Floats]  # a head: logits (n, way) from supports (way, k, r, d) and queries (n, r, d)
+Key = str | None  # content key of a photo, which tells whether it is an example; None if it is not one
 
 
 class Scorer(Protocol):
@@ -149,8 +147,7 @@ class OtherHead:
 
     method: str
     logits: Logits
-    graph: bytes | None = None
-    """Bytes of its `head.onnx`; None if it runs in torch."""
+    graph: bytes | None = None  # bytes of its `head.onnx`; None if it runs in torch
 
     @classmethod
     def of_graph(cls, session: Session, graph: bytes, extractor: Extractor) -> "OtherHead":

@@ -22,19 +22,13 @@ from frn.system.files import is_folder
 class ClassFiles:
     """The photos of each class, and where they come from."""
 
-    members: dict[str, list[Path]]
-    """Photos of each class; a box is named like a photo (`frn.images.boxes`)."""
-    others: list[Path] = field(default_factory=list)
-    """Photos that belong to none of the classes."""
-    loose: list[Path] = field(default_factory=list)
-    """Photos beside the class folders."""
-    skipped: list[str] = field(default_factory=list)
-    """A sentence for each file or row that was skipped."""
-    notes: list[str] = field(default_factory=list)
-    """Other remarks on the classes."""
+    members: dict[str, list[Path]]  # photos of each class; a box is named like a photo (`frn.images.boxes`)
+    others: list[Path] = field(default_factory=list)  # photos that belong to none of the classes
+    loose: list[Path] = field(default_factory=list)  # photos beside the class folders
+    skipped: list[str] = field(default_factory=list)  # a sentence for each file or row that was skipped
+    notes: list[str] = field(default_factory=list)  # other remarks on the classes
     project: Project | None = None
-    model: str | None = None
-    """The project's model, in the form that `load_extractor` accepts."""
+    model: str | None = None  # the project's model, in the form that `load_extractor` accepts
 
     @property
     def with_others(self) -> dict[str, list[Path]]:

@@ -39,13 +39,10 @@ SYSTEM_FOLDERS = frozenset(
 SYSTEM_FILES = frozenset({"thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r"})
 """Files that file managers leave in a folder of photos, in lower case."""
 
-DEEPEST = 1_000
-"""In place of a level: each folder with photos is a class, at any level."""
+DEEPEST = 1_000  # in place of a level: each folder with photos is a class, at any level
 
-Check = Callable[[], object]
-"""Called often during a scan; it may raise an exception to stop the scan."""
-Parts = tuple[str, ...]
-"""Names of the folders between a root and a file or folder."""
+Check = Callable[[], object]  # called often during a scan; it may raise an exception to stop the scan
+Parts = tuple[str, ...]  # names of the folders between a root and a file or folder
 
 
 class TwoLevelsError(FrnError):
@@ -73,23 +70,19 @@ class Broken:
         return self.reason
 
 
-Files = tuple[dict[Parts, list[str]], list[Broken]]
-"""The photos in every folder, and what was skipped."""
+Files = tuple[dict[Parts, list[str]], list[Broken]]  # the photos in every folder, and what was skipped
 
 
 @dataclass
 class ClassTree:
     """Class folders and their photos."""
 
-    root: Path
-    """Folder that contains the class folders."""
+    root: Path  # folder that contains the class folders
     folders: dict[str, list[str]]
     """Photos of each class folder that has any, relative to it; class folders are relative to `root`. Not sorted."""
-    loose: list[str]
-    """Photos beside the class folders."""
+    loose: list[str]  # photos beside the class folders
     skipped: list[Broken]
-    is_nested: bool
-    """Whether folders without photos of their own have several folders that may be named after classes."""
+    is_nested: bool  # whether folders without photos of their own have several folders that may be named after classes
 
     def require_classes(self, where: Path) -> None:
         """Raise FrnError if no class has a photo, and say what to do."""

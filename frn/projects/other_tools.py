@@ -15,10 +15,8 @@ from frn.projects.folder_tree import GENERIC, Broken, list_entries, looks_like_i
 from frn.system.archives import is_listed, read_whole
 from frn.system.files import decode_json
 
-Edges = tuple[float, float, float, float]
-"""Left, top, width and height in pixels."""
-Label = tuple[str, str, Edges | None]
-"""Class, name of the photo, and the box; None is the whole photo."""
+Edges = tuple[float, float, float, float]  # left, top, width and height in pixels
+Label = tuple[str, str, Edges | None]  # class, name of the photo, and the box; None is the whole photo
 
 
 def is_annotation_file(path: Path) -> bool:

@@ -25,8 +25,7 @@ from frn.system.files import decode_json, read_regular, write_atomically
 
 SUFFIX = ".frn.json"
 PROJECT_FORMAT = "frn-project"
-PROJECT_VERSION = 2
-"""Version 2: the threshold is for `known`; in version 1, it was an explained share."""
+PROJECT_VERSION = 2  # version 2: the threshold is for `known`; in version 1, it was an explained share
 MAX_BYTES = 256 << 20
 
 Document = dict[str, Any]
@@ -36,14 +35,10 @@ Document = dict[str, Any]
 class ModelReference:
     """The extractor that a project was made with."""
 
-    id: str
-    """Name in the model zoo, or path of an extractor or model."""
-    sha256: str
-    """Hash of the extractor's bytes."""
-    preprocess: EvaluationTransform
-    """Transform of its photos, for information only: the extractor contains its own."""
-    tta: Tta = "none"
-    """Test-time augmentation, which changes results."""
+    id: str  # name in the model zoo, or path of an extractor or model
+    sha256: str  # hash of the extractor's bytes
+    preprocess: EvaluationTransform  # transform of its photos, for information only: the extractor contains its own
+    tta: Tta = "none"  # test-time augmentation, which changes results
 
     @classmethod
     def of(cls, model: str, extractor: Extractor, folder: Path) -> "ModelReference":
@@ -82,10 +77,8 @@ class Project:
     state: State
     document: Document = field(default_factory=dict)
     """The document that was read, including keys that this version does not know."""
-    stamp: bytes | None = None
-    """The file's bytes; None for a new project."""
-    notes: tuple[str, ...] = ()
-    """What to report about the file as it was read."""
+    stamp: bytes | None = None  # the file's bytes; None for a new project
+    notes: tuple[str, ...] = ()  # what to report about the file as it was read
 
 
 def is_project(path: Path) -> bool:

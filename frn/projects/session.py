@@ -33,12 +33,10 @@ class Support:
     """An example photo."""
 
     path: Path
-    key: str
-    """Hash of the file's bytes (`feature_cache.content_key`)."""
+    key: str  # hash of the file's bytes (`feature_cache.content_key`)
     size: int
     """Size of the file in bytes when it was added; a box has that of its photo, and a file in a zip that of the zip."""
-    mtime_ns: int
-    """Modification time of the file when it was added."""
+    mtime_ns: int  # modification time of the file when it was added
 
     @classmethod
     def of(cls, path: Path, key: str) -> "Support":
@@ -54,8 +52,7 @@ class Support:
 class ClassEntry:
     """A class and its examples."""
 
-    id: int
-    """Identifier that is never reused, so that references to a class survive renaming."""
+    id: int  # identifier that is never reused, so that references to a class survive renaming
     name: str
     supports: tuple[Support, ...] = ()
 
@@ -74,8 +71,7 @@ class Moves:
 class ProjectHead:
     """The head that a project stores, and the classes that it was chosen for."""
 
-    of: str
-    """Key of these classes (`enrolled_form.classes_key`)."""
+    of: str  # key of these classes (`enrolled_form.classes_key`)
     head: HeadParameters
 
 
@@ -87,10 +83,8 @@ class State:
     threshold: float | None = None
     """`known` below which a photo is unknown; None calibrates it on the examples (`unknown.calibrate`)."""
     next_id: int = 1
-    model: str = ""
-    """Name of the model if changing it is an edit; empty otherwise."""
-    others: tuple[Support, ...] = ()
-    """Photos that the user marked as none of the classes."""
+    model: str = ""  # name of the model if changing it is an edit; empty otherwise
+    others: tuple[Support, ...] = ()  # photos that the user marked as none of the classes
     search: Find = "none"
     whole_photos: str = field(default="", compare=False)
     """Hash of the whole photos of the examples, if their subjects are searched for."""
@@ -100,8 +94,7 @@ class State:
     """Most recent moves of photos. Undoing to a state with different moves moves the photos back."""
     dropped: frozenset[str] = field(default=frozenset(), compare=False)
     """Paths of photos that were removed from the list of answers."""
-    act: str = field(default="", compare=False)
-    """Description of the last edit, for undo and redo."""
+    act: str = field(default="", compare=False)  # description of the last edit, for undo and redo
 
     def find(self, class_id: int) -> ClassEntry:
         """Return a class by its id. Raises FrnError if the class does not exist."""
@@ -129,10 +122,8 @@ class Duplicate:
 
     path: Path
     key: str
-    class_name: str
-    """Class that already contains it."""
-    twin: Path
-    """File of the existing example."""
+    class_name: str  # class that already contains it
+    twin: Path  # file of the existing example
 
     def __str__(self) -> str:
         return f"{self.path}: is the same photo as {self.twin} of class {self.class_name!r}; it was not added"

@@ -12,8 +12,7 @@ from frn.images.opening import decode_preview, read_file
 from frn.inference.explanation import Box, Explanation
 from frn.report.heat_maps import Font, fit
 
-SHOWN = 448
-"""Least side in pixels of the crops that parts are cut from."""
+SHOWN = 448  # least side in pixels of the crops that parts are cut from
 TILE, GAP, LINE, SAID = 104, 10, 20, 66
 PHOTO = 476
 Colour = tuple[int, int, int]

@@ -18,8 +18,7 @@ from frn.images.transforms import Pixels
 from frn.system.files import MARK
 
 MIN_COVER, MAX_COVER = 0.15, 0.75
-PANEL = 252
-"""Side of a panel in pixels: three times 84."""
+PANEL = 252  # side of a panel in pixels: three times 84
 GAP = 12
 LINE = 18
 INK, FAINT = (20, 20, 20), (110, 110, 110)
@@ -35,8 +34,7 @@ class Panel:
 
     title: str
     note: str
-    error_map: Map
-    """Squared errors, (h, w)."""
+    error_map: Map  # squared errors, (h, w)
 
 
 def overlay(crop: Pixels, error_map: Map, *, low: float, high: float) -> Image.Image:

@@ -10,8 +10,7 @@ from frn.features.extractor import Extractor
 from frn.inference.explanation import Box, Explanation
 from frn.report.explanation_picture import Crops, around
 
-SIDE = 160
-"""Side of a thumbnail in pixels."""
+SIDE = 160  # side of a thumbnail in pixels
 
 
 class PartsOfPage:

@@ -22,23 +22,19 @@ from frn.report.heat_maps import overlay
 from frn.report.page import own_file, render, render_part, write_page
 from frn.report.parts import SIDE, PartsOfPage, thumbnail
 
-PER_PAGE = 5_000
-"""Largest number of photos on a page: about 70 MB, which a browser can still open."""
-CARD_BYTES = 16_000
-"""Approximate bytes that a photo takes in a page."""
+PER_PAGE = 5_000  # largest number of photos on a page: about 70 MB, which a browser can still open
+CARD_BYTES = 16_000  # approximate bytes that a photo takes in a page
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
     """Sort key of a photo on its page, and the position of its card in the file of all cards."""
 
-    key: str
-    """Filter key: "=" and the class, or "?" if unknown, because a class may itself be called "unknown"."""
+    key: str  # filter key: "=" and the class, or "?" if unknown, because a class may itself be called "unknown"
     sureness: float
     start: int
     length: int
-    examples: tuple[int, ...]
-    """Numbers of the example photos that its parts were rebuilt from."""
+    examples: tuple[int, ...]  # numbers of the example photos that its parts were rebuilt from
 
 
 class Album:

@@ -20,8 +20,7 @@ from frn.report.page import own_file, render, x, y
 from frn.report.parts import SIDE, PartsOfPage, thumbnail
 
 THUMBNAIL = EvaluationTransform(size=128)
-MAX_ERRORS = 60
-"""Largest number of wrong predictions shown with an image."""
+MAX_ERRORS = 60  # largest number of wrong predictions shown with an image
 
 
 def score_page(

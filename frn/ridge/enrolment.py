@@ -29,12 +29,9 @@ Floats = NDArray[np.float32]
 class EnrolledClass:
     """One class; a query location q has the error |q|^2 minus the signed squares of its products with the rows."""
 
-    rows: Floats
-    """(m, d)."""
-    signs: Floats
-    """+1 or -1, (m,)."""
-    centre: Floats
-    """Mean location of the supports, (d,)."""
+    rows: Floats  # (m, d)
+    signs: Floats  # +1 or -1, (m,)
+    centre: Floats  # mean location of the supports, (d,)
     allowance: float = 0.0
     """Share of a photo's energy added to the class's error for its additional photos (`ridge.unequal`)."""
 
@@ -74,24 +71,18 @@ def _rows_by_eigh(pool: Array, lam: float, rho: float) -> tuple[Array, Array]:
     return np.sqrt(np.abs(weight))[:, None] * v, np.where(weight < 0, -1, 1)
 
 
-BLOCK = 1 << 19
-"""Number of values in the class rows joined for one product: few enough for the processor's cache."""
-OPERATORS = 1 << 28
-"""Maximum number of values of residual operators to keep, unless the rows take at least as many."""
-READ_COST = 20
-"""Number of multiplications that take as long as reading a value from memory."""
+BLOCK = 1 << 19  # number of values in the class rows joined for one product: few enough for the processor's cache
+OPERATORS = 1 << 28  # maximum number of values of residual operators to keep, unless the rows take at least as many
+READ_COST = 20  # number of multiplications that take as long as reading a value from memory
 
 
 @dataclass(frozen=True, slots=True)
 class JoinedClasses:
     """Classes whose rows are concatenated for one product."""
 
-    rows: Floats
-    """(M, d)."""
-    signs: Floats
-    """(M,)."""
-    sizes: NDArray[np.intp]
-    """Number of rows of each class, (way,)."""
+    rows: Floats  # (M, d)
+    signs: Floats  # (M,)
+    sizes: NDArray[np.intp]  # number of rows of each class, (way,)
 
     @classmethod
     def of(cls, classes: Iterable[EnrolledClass]) -> "JoinedClasses":
@@ -117,12 +108,9 @@ class JoinedClasses:
 class Centres:
     """Mean locations of classes, for the distance to a photo's mean location."""
 
-    origin: Array
-    """Mean of the centres, (d,)."""
-    offsets: Array
-    """Centres from the origin, (way, d)."""
-    scale: float
-    """Mean squared length of the centres: the unit of distances."""
+    origin: Array  # mean of the centres, (d,)
+    offsets: Array  # centres from the origin, (way, d)
+    scale: float  # mean squared length of the centres: the unit of distances
 
     @classmethod
     def of(cls, classes: Iterable[EnrolledClass]) -> "Centres":

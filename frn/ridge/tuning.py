@@ -37,41 +37,34 @@ STEP, FARTHEST, PRECISION = 2.0, 8.0, 0.02
 """First step, largest distance and precision of the search for alpha, in spreads of the prior."""
 NARROW = 1.0
 """Width in which the loss is close to a parabola; in a wider one, the search tries another point before it ends."""
-GAMMAS = 8.0
-"""Maximum distance of log gamma from the prior's mean, in multiples of its spread."""
+GAMMAS = 8.0  # maximum distance of log gamma from the prior's mean, in multiples of its spread
 GOLDEN_SECTION = (math.sqrt(5) - 1) / 2
 GOLDEN_SECTION_STEPS = 40
 """Precision of 7e-8 in log gamma, the best that a rounded loss allows. Errors of the same photo in other batches differ
 by 1e-7; after fewer steps, this can move gamma farther."""
-TUNING_EPISODES = 10
-"""Number of episodes of other classes used in the search."""
+TUNING_EPISODES = 10  # number of episodes of other classes used in the search
 LESS_VARIETY = 0.6
 """Power of the variety with which gamma falls. With `frn-photo` and one photo of 5 classes, the calibration error
 changes from 11.6 to 3.8 on textures, 8.7 to 2.1 on steel, 9.8 to 7.1 on seven far kinds and 4.6 to 4.5 on four near
 ones."""
-FEW = 10
-"""Largest number of shots for which the other classes also omit a support, so that all classes have k - 1."""
+FEW = 10  # largest number of shots for which the other classes also omit a support, so that all classes have k - 1
 MAX_CLASSES = 64
 MAX_QUERIES = 400
 
 Maps = NDArray[np.floating]
-Scored = tuple[float, HeadParameters]
-"""A loss, and the parameters that have it."""
+Scored = tuple[float, HeadParameters]  # a loss, and the parameters that have it
 
 
 @dataclass(frozen=True, slots=True)
 class Prior:
     """Prior of the parameters, before leave-one-out; normal in alpha and in log gamma."""
 
-    alpha: float
-    """Alpha for classes with one photo."""
+    alpha: float  # alpha for classes with one photo
     beta: float
-    gamma: float
-    """Gamma for classes with `USUAL_SHOTS` photos."""
+    gamma: float  # gamma for classes with `USUAL_SHOTS` photos
     alpha_spread: float = 0.5
     gamma_spread: float = 0.25
-    variety: float = 0.0
-    """`variety` of usual photos; 0 if it was not measured."""
+    variety: float = 0.0  # `variety` of usual photos; 0 if it was not measured
 
     @classmethod
     def trained(cls, head: HeadParameters) -> "Prior":
@@ -105,8 +98,7 @@ FLAT = Prior(0.0, 0.0, 1.0, alpha_spread=2.5, gamma_spread=2.5)
 class TuningEpisode:
     """Queries with known classes, and the pools of all classes."""
 
-    pools: Sequence[Maps]
-    """Maps (k, r, d) of each class."""
+    pools: Sequence[Maps]  # maps (k, r, d) of each class
     queries: Sequence[tuple[int, Maps]] = ()
     """Class and maps (n, r, d) of the queries; if empty, supports are used by leave-one-out."""
 
@@ -308,8 +300,7 @@ class _Spectrum:
         self.low_rank = len(self.rows) <= pool.shape[-1]
         squares, self.vectors = np.linalg.eigh(self.rows @ self.rows.T if self.low_rank else self.rows.T @ self.rows)
         """Left singular vectors (p, m) if there are few rows, otherwise right ones (d, m)."""
-        self.squares: Array = squares.clip(0)
-        """Squared singular values, (m,)."""
+        self.squares: Array = squares.clip(0)  # squared singular values, (m,)
 
     def right(self) -> Array:
         """Return the right singular vectors (d, m), zero for directions missing from the pool."""

@@ -22,18 +22,15 @@ from frn.errors import FrnError, shorten
 from frn.system.files import read_regular
 from frn.system.processes.forks import after_fork
 
-MAX_ENTRIES = 3_000_000
-"""Maximum number of entries of an archive; all of ImageNet has 1.3 million images."""
+MAX_ENTRIES = 3_000_000  # maximum number of entries of an archive; all of ImageNet has 1.3 million images
 MAX_ENTRY = 16 << 30
 """Maximum size of one entry in bytes; the largest known, tiered-ImageNet's training pickle, is 6 GB."""
-MAX_ARCHIVE = 1 << 40
-"""Maximum size of all entries together in bytes."""
+MAX_ARCHIVE = 1 << 40  # maximum size of all entries together in bytes
 FREE_ENTRIES, BYTES_PER_ENTRY = 100_000, 512
 """Number of entries allowed in any archive, and the archive bytes required for each further entry."""
 FREE_BYTES, MAX_RATIO = 1 << 30, 50
 """Unpacked bytes allowed for any archive, and the additional multiple of its own size."""
-MAX_READ = 64 << 20
-"""Maximum bytes that listing a tar may read at once, because a name or header may claim any length."""
+MAX_READ = 64 << 20  # maximum bytes that listing a tar may read at once, because a name or header may claim any length
 MAX_DIRECTORY, DIRECTORY_SHARE = 8 << 20, 3
 """Maximum bytes of a zip's entry list: the first number, or the zip's size divided by the second if that is more."""
 
@@ -59,8 +56,7 @@ class Limits:
     """Limits on the entries of an archive and of the archives inside it."""
 
     archive: object
-    length: int
-    """Size of the archive itself in bytes."""
+    length: int  # size of the archive itself in bytes
     entries: int = 0
     size: int = 0
 
@@ -107,10 +103,8 @@ class ZippedFiles:
         """List a zip. Raises FrnError if the zip is damaged or exceeds the limits."""
         self._lock = threading.Lock()
         self.files: dict[tuple[str, ...], zipfile.ZipInfo] = {}
-        self.folders: dict[tuple[str, ...], set[str]] = {(): set()}
-        """Names of the files and folders in each folder."""
-        self.repeated: list[str] = []
-        """Paths of files that the zip has more than once."""
+        self.folders: dict[tuple[str, ...], set[str]] = {(): set()}  # names of the files and folders in each folder
+        self.repeated: list[str] = []  # paths of files that the zip has more than once
         try:
             self.zip, limits = open_zip(path), Limits(path, path.stat().st_size)
             for info in self.zip.infolist():

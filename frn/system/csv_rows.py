@@ -4,8 +4,7 @@ import csv
 import io
 from collections.abc import Iterable
 
-FORMULA = tuple("=+-@\t\r＝＋－＠")
-"""First characters of text that spreadsheets evaluate."""
+FORMULA = tuple("=+-@\t\r＝＋－＠")  # first characters of text that spreadsheets evaluate
 
 
 def cell(value: object) -> object:

@@ -19,12 +19,10 @@ from torch import Tensor, nn
 from frn.errors import FrnError, shorten
 from frn.system.hardware import own_rank, world
 
-RENDEZVOUS_TIMEOUT = timedelta(hours=1)
-"""Timeout for the other ranks: rank 0 may be decoding a data set."""
+RENDEZVOUS_TIMEOUT = timedelta(hours=1)  # timeout for the other ranks: rank 0 may be decoding a data set
 
 MEETING, BEGAN = "frn/meeting", "frn/began"
-ANSWER = timedelta(seconds=5)
-"""Timeout for a connection to the rendezvous store."""
+ANSWER = timedelta(seconds=5)  # timeout for a connection to the rendezvous store
 
 
 @dataclass(frozen=True, slots=True)

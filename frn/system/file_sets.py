@@ -29,8 +29,7 @@ from frn.system.files import (
 )
 from frn.system.processes.locks import lock
 
-MANIFEST = "SHA256SUMS"
-"""Name of the list of a set's files and their hashes, in the format of the program `sha256sum`."""
+MANIFEST = "SHA256SUMS"  # name of the list of a set's files and their hashes, in the format of the program `sha256sum`
 MAX_MANIFEST = 1 << 20
 
 

@@ -21,15 +21,12 @@ from frn.system.processes.locks import Lock, lock
 
 LOCK, PART = "frn-lock", "frn-part"
 """Suffixes of the files next to a file or folder while it is written: its lock and its new content."""
-MAX_JSON = 64 << 20
-"""Default size limit of a small file of ours."""
-MAX_LINES = 1 << 30
-"""Size limit for a growing file of lines: the metrics of ten million steps."""
+MAX_JSON = 64 << 20  # default size limit of a small file of ours
+MAX_LINES = 1 << 30  # size limit for a growing file of lines: the metrics of ten million steps
 MARK = "Written by frn"
 """Mark in every page and image that we write; models and exported graphs record the program in their own fields."""
 
-_READ = 1 << 16
-"""Bytes at the start and end of a file in which the mark is searched."""
+_READ = 1 << 16  # bytes at the start and end of a file in which the mark is searched
 _OURS = re.compile(
     rb'(Written by frn)|\A(.{8}\{"__metadata__":.*?"format": ?"frn-model")'
     rb"|\A(\x08.\x12\x03frn)|\A(# An exported few-shot classifier)",

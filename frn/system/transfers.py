@@ -11,12 +11,10 @@ from pathlib import Path
 from frn.errors import FrnError, shorten
 from frn.system.files import PART, beside, replacing
 
-TIMEOUT = 30.0
-"""Seconds within which `MIN_PROGRESS` more bytes must arrive."""
+TIMEOUT = 30.0  # seconds within which `MIN_PROGRESS` more bytes must arrive
 MIN_PROGRESS = 30 << 10
 
-Progress = Callable[[int], object]
-"""Callback with the number of bytes so far."""
+Progress = Callable[[int], object]  # callback with the number of bytes so far
 
 
 def fetch_url(url: str, path: Path, check: Callable[[Path], None], progress: Progress | None = None) -> None:

@@ -38,10 +38,8 @@ from frn_tui.widgets.preview import PicturesWanted
 
 BORDER_CONTRAST, TEXT_CONTRAST = 3.3, 5.0
 """Minimum contrasts on the surface; on panels, which are a little lighter or darker, they are then 3 and 4.5."""
-CHECK_INTERVAL = 2.0
-"""Seconds between checks for unsaved work and for the terminal."""
-FIRST_SAMPLE = "nautilus 7.jpg"
-"""Sample shown first: the default model labels it correctly."""
+CHECK_INTERVAL = 2.0  # seconds between checks for unsaved work and for the terminal
+FIRST_SAMPLE = "nautilus 7.jpg"  # sample shown first: the default model labels it correctly
 AUGMENTATIONS = (
     ("Mirror images", "also classify mirror images: more accurate, slower", MIRROR),
     ("Crops of photos", "classify four crops, for small or off-centre subjects: much slower", VIEWS),
@@ -92,13 +90,11 @@ class FrnApp(CellApp):
         self.workspace = Workspace(self.controller, settings, self.graphics.mode_of(images))
         self.context = self.workspace.context
         self.recovery = self.workspace.project_bar.recovery
-        self._terminal = ""
-        """Name that the terminal reports."""
+        self._terminal = ""  # name that the terminal reports
         self._colours_asked = False
         self._leaving: Choose | None = None
         self._input = InputQueue(self, super().on_event)
-        self._wanted: list[tuple[PicturesWanted, RenderPreview]] = []
-        """Images that widgets still need."""
+        self._wanted: list[tuple[PicturesWanted, RenderPreview]] = []  # images that widgets still need
 
     def get_default_screen(self) -> Workspace:
         """Return the workspace itself: another screen below it would be styled and painted for nothing."""

@@ -11,8 +11,7 @@ from frn._version import __version__
 from frn.errors import FrnError
 from frn_tui.terminal.modes import MODES, PIXELS
 
-OPENED = (".frn.json", ".zip", ".csv", ".tsv")
-"""Suffixes of files that can be opened."""
+OPENED = (".frn.json", ".zip", ".csv", ".tsv")  # suffixes of files that can be opened
 
 
 def build_parser() -> argparse.ArgumentParser:

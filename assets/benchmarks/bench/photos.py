@@ -12,10 +12,8 @@ from frn.errors import FrnError
 from frn.images.opening import open_image
 from frn.images.transforms import EvaluationTransform, limit_shorter_side
 
-Classes = dict[str, list[Path]]
-"""The photos of each class."""
-SIDE = 256
-"""Pixels of a rendered photo."""
+Classes = dict[str, list[Path]]  # the photos of each class
+SIDE = 256  # pixels of a rendered photo
 
 
 def timed_classes(way: int, each: int, drawn_into: Path) -> Classes:

@@ -16,12 +16,9 @@ from bench.screen import Screen
 from frn.errors import FrnError
 
 COLUMNS, ROWS = 140, 40
-TIMEOUT = 60.0
-"""Seconds after which expected output is considered missing."""
-QUIET = 0.2
-"""Seconds of silence after which output is considered complete."""
-PICTURES = 0.6
-"""Seconds of silence after which no further image is expected."""
+TIMEOUT = 60.0  # seconds after which expected output is considered missing
+QUIET = 0.2  # seconds of silence after which output is considered complete
+PICTURES = 0.6  # seconds of silence after which no further image is expected
 KEYS = {"down": b"\x1b[B", "up": b"\x1b[A", "escape": b"\x1b"}
 
 
@@ -33,8 +30,7 @@ class Terminal:
         self._master, slave = os.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
         self._screen = Screen(COLUMNS, ROWS)
-        self.written = 0
-        """Bytes that the program has written since the last key."""
+        self.written = 0  # bytes that the program has written since the last key
         self._began = time.perf_counter()
         self.process = subprocess.Popen(
             command, stdin=slave, stdout=slave, stderr=slave, env=dict(environ), start_new_session=True, cwd=folder

@@ -6,8 +6,7 @@ import torch
 from transduction import Floats
 
 TEMPERATURE, RATE, STEPS = 15.0, 1e-4, 1000
-ALPHAS = {1: 2.0}
-"""Alpha by the number of shots; 7 for others."""
+ALPHAS = {1: 2.0}  # alpha by the number of shots; 7 for others
 
 
 def label(supports: Floats, queries: Floats) -> Floats:

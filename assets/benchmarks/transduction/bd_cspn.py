@@ -4,8 +4,7 @@ import numpy as np
 
 from transduction import Floats, softmax, unit
 
-SHARPNESS = 10.0
-"""Temperature of the cosine similarities."""
+SHARPNESS = 10.0  # temperature of the cosine similarities
 
 
 def label(supports: Floats, queries: Floats) -> Floats:

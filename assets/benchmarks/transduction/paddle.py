@@ -4,8 +4,7 @@ import numpy as np
 
 from transduction import Floats, softmax, squared_distances
 
-PENALTY, STEPS = 1.0, 100
-"""Weight of the penalty relative to the number of queries, as in the authors' settings."""
+PENALTY, STEPS = 1.0, 100  # weight of the penalty relative to the number of queries, as in the authors' settings
 
 
 def label(supports: Floats, queries: Floats) -> Floats:

@@ -14,10 +14,8 @@ from onnx import TensorProto, helper, numpy_helper
 from frn._version import __version__
 from frn.features.onnx_runtime import open_session, run_session
 
-OPSET = 18
-"""Newest opset whose Resize, Pad, MaxPool, If and Loop all have CUDA kernels in onnxruntime."""
-IR_VERSION = 8
-"""IR version of the opset: older runtimes reject newer ones, which would add nothing."""
+OPSET = 18  # newest opset whose Resize, Pad, MaxPool, If and Loop all have CUDA kernels in onnxruntime
+IR_VERSION = 8  # IR version of the opset: older runtimes reject newer ones, which would add nothing
 PRODUCER = "frn"
 
 Shape = Sequence[int | str]

@@ -25,10 +25,8 @@ PREFIX = "h_"
 class HeadClasses:
     """A traced head with its classes."""
 
-    head: bytes
-    """Bytes of `head.onnx`."""
-    pools: Mapping[str, Maps]
-    """Feature maps (k, r, d) of the examples of each class."""
+    head: bytes  # bytes of `head.onnx`
+    pools: Mapping[str, Maps]  # feature maps (k, r, d) of the examples of each class
 
 
 def classifier_with(extractor: Extractor, head: bytes) -> Classifier:

@@ -20,8 +20,7 @@ from frn_export.graphs.builder import BOOL, DOUBLE, FLOAT, INT64, GraphBuilder, 
 
 HEAD_FORMAT = "frn-head"
 MAX_STEPS = 60
-TOLERANCE = 1e-9
-"""Newton-Schulz stops when the spectrum of Z Y is within this of 1, below the resolution of a float."""
+TOLERANCE = 1e-9  # Newton-Schulz stops when the spectrum of Z Y is within this of 1, below the resolution of a float
 
 
 def head_graph(head: HeadParameters) -> onnx.ModelProto:

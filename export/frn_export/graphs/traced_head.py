@@ -24,8 +24,7 @@ from frn_export.graphs.traced import trace
 
 LOWEST, STEPS = 1e-10, 16
 """Smallest eigenvalue of a system, as a fraction of its largest row sum, for which so many steps are exact."""
-EXAMPLE = (3, 2, 4)
-"""Classes, shots and queries of the traced episode."""
+EXAMPLE = (3, 2, 4)  # classes, shots and queries of the traced episode
 
 
 def traced_head_graph(model: Model) -> onnx.ModelProto:

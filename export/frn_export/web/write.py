@@ -36,8 +36,7 @@ from frn_export.web.runtime import BINARY, SERVED, Runtime
 
 SOURCES = ("index.html", "page.css", "page.js", "photo.js", "model.js", "store.js", "explanation.js")
 """Files of the page that are the same for every model."""
-OF_REPORTS = ("parts.css", "parts.js")
-"""Those that the page shares with reports."""
+OF_REPORTS = ("parts.css", "parts.js")  # those that the page shares with reports
 WORKER = "sw.js"
 """Service worker that caches the other files for offline use.
 

@@ -29,17 +29,13 @@ if TYPE_CHECKING:
 
     from frn.data.pixel_cache import Progress
 
-INTERRUPTED = 130
-"""Exit status after Ctrl-C, as in shells."""
-MOST = 5
-"""Number of reasons that `report_skipped` prints."""
+INTERRUPTED = 130  # exit status after Ctrl-C, as in shells
+MOST = 5  # number of reasons that `report_skipped` prints
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 NO_ROOM = "annot allocate memory|failed to map segment|can't start new thread"
 """Messages from the library loader, and from Python when it starts a thread, if memory is exhausted."""
-EVERY = 10.0
-"""Seconds between progress lines in a pipe."""
-WIDE = 1000
-"""Width of results written to a pipe, so that nothing wraps."""
+EVERY = 10.0  # seconds between progress lines in a pipe
+WIDE = 1000  # width of results written to a pipe, so that nothing wraps
 
 
 @contextmanager

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from frn.training.presets import Preset
     from frn.training.runs.run import TrainState
 
-NOTHING_WRITTEN = 3
-"""Exit status of `frn finetune` if the adapted model is not worth writing."""
+NOTHING_WRITTEN = 3  # exit status of `frn finetune` if the adapted model is not worth writing
 
 
 def train(

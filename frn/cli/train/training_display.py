@@ -10,11 +10,9 @@ from types import FrameType
 from frn.cli.shell.console import live_text, note
 from frn.training.loop import StepReport, ValidationReport
 
-SMOOTHING = 0.98
-"""Smoothing factor for the displayed loss and accuracy; the metrics file records the raw values."""
+SMOOTHING = 0.98  # smoothing factor for the displayed loss and accuracy; the metrics file records the raw values
 
-LASTING = 50
-"""Number of consecutive diverging steps before a warning, because some runs recover."""
+LASTING = 50  # number of consecutive diverging steps before a warning, because some runs recover
 
 
 @contextmanager

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from frn.inference.classifier import Classifier, Prediction
     from frn.report.photos_page import Album
 
-BAR = 24
-"""Width of a full bar, in characters."""
+BAR = 24  # width of a full bar, in characters
 
 
 def classify(

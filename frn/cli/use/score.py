@@ -14,8 +14,7 @@ from frn.inference.records import Score
 if TYPE_CHECKING:
     from frn.inference.classifier import Classifier
 
-MAX_ERRORS = 10
-"""Maximum number of wrong answers to show."""
+MAX_ERRORS = 10  # maximum number of wrong answers to show
 
 
 def score(

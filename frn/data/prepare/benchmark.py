@@ -6,10 +6,8 @@ from dataclasses import dataclass, field
 
 from frn.data.prepare.sources import Found, Sources
 
-Box = tuple[float, float, float, float]
-"""Left, upper, right and lower, in pixels as stored."""
-Counts = dict[str, tuple[int, int | None]]
-"""Classes and images (None: unknown) of each split; "all" is their sum."""
+Box = tuple[float, float, float, float]  # left, upper, right and lower, in pixels as stored
+Counts = dict[str, tuple[int, int | None]]  # classes and images (None: unknown) of each split; "all" is their sum
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,12 +15,10 @@ class Item:
     """An image of the new data set."""
 
     split: str
-    label: str
-    """Name of the class folder."""
+    label: str  # name of the class folder
     file: str
     source: Found
-    box: Box | None = None
-    """Part that is written as PNG; None copies the file."""
+    box: Box | None = None  # part that is written as PNG; None copies the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,30 +26,21 @@ class Plan:
     """The place of every image."""
 
     items: list[Item]
-    official: Counts = field(default_factory=dict)
-    """Counts of the published benchmark."""
-    skipped: list[str] = field(default_factory=list)
-    """Files of your folder that are not images, each with the reason."""
-    by: str = ""
-    """Description of how your folder was split."""
+    official: Counts = field(default_factory=dict)  # counts of the published benchmark
+    skipped: list[str] = field(default_factory=list)  # files of your folder that are not images, each with the reason
+    by: str = ""  # description of how your folder was split
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Benchmark:
     """A named data set."""
 
-    plan: Callable[[Sources, str], Plan]
-    """Function of the sources and the name of the class split."""
-    splits: tuple[str, ...] = ("standard",)
-    """Names of the class splits; the first is the default."""
-    checksums: Mapping[str, str] = field(default_factory=dict)
-    """MD5 of the original archives, by file name."""
-    archives: str = r"(?!)"
-    """Pattern that matches the names of other archives to open in the same folder."""
-    url: str = ""
-    """Address of an archive that `--download` fetches."""
-    mebibytes: int = 0
-    """Size of that archive."""
+    plan: Callable[[Sources, str], Plan]  # function of the sources and the name of the class split
+    splits: tuple[str, ...] = ("standard",)  # names of the class splits; the first is the default
+    checksums: Mapping[str, str] = field(default_factory=dict)  # MD5 of the original archives, by file name
+    archives: str = r"(?!)"  # pattern that matches the names of other archives to open in the same folder
+    url: str = ""  # address of an archive that `--download` fetches
+    mebibytes: int = 0  # size of that archive
 
     @property
     def pattern(self) -> re.Pattern[str]:

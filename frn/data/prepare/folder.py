@@ -11,8 +11,7 @@ from frn.errors import FrnError
 from frn.projects.folder_tree import SPLIT_NAMES, spaced
 
 SPLIT_WORD = re.compile(rf"(?:^|[^a-z])({'|'.join(SPLIT_NAMES)})(?:$|[^a-z])")
-SHARE = 0.2
-"""Default fraction of the classes for validation, and for test."""
+SHARE = 0.2  # default fraction of the classes for validation, and for test
 
 
 def plan_own(sources: Sources, val: float | None = None, test: float | None = None) -> Plan:

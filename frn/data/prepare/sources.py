@@ -31,13 +31,10 @@ ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz")
 class Found:
     """A file of a source."""
 
-    parts: tuple[str, ...]
-    """Names from the source down to the file; an archive counts as a folder."""
-    size: int
-    """Size in bytes, or -1 if it is unknown before reading."""
+    parts: tuple[str, ...]  # names from the source down to the file; an archive counts as a folder
+    size: int  # size in bytes, or -1 if it is unknown before reading
     open: Callable[[], IO[bytes]]
-    where: str
-    """Name for messages."""
+    where: str  # name for messages
     order: tuple[int, int] = (0, 0)
     """(archive, offset): reading files in this order passes through a compressed archive once."""
 
@@ -65,12 +62,9 @@ class Sources(ExitStack):
     paths: Sequence[Path]
     archives: re.Pattern[str] = re.compile(r".*\.zip", re.IGNORECASE)
     """Names of archives to open inside a folder; archives given by name are always opened."""
-    checksums: Mapping[str, str] = field(default_factory=dict)
-    """MD5 of released archives, by file name."""
-    unofficial: bool = False
-    """Whether a different checksum is accepted."""
-    progress: Progress = lambda done, total: None
-    """Called with the finished and total MiB while an archive is read."""
+    checksums: Mapping[str, str] = field(default_factory=dict)  # MD5 of released archives, by file name
+    unofficial: bool = False  # whether a different checksum is accepted
+    progress: Progress = lambda done, total: None  # called with the finished and total MiB while an archive is read
 
     def __post_init__(self) -> None:
         super().__init__()

@@ -19,12 +19,9 @@ from frn.errors import FrnError, shorten
 from frn.images.opening import decode_stored
 from frn.system.hardware import cores
 
-PIECE = 64
-"""Number of images in memory at a time."""
-MAX_PIXELS = 64_000_000
-"""Pixel limit for a written image, because in-process encoding cannot be stopped."""
-EXIF = b"Exif\0\0"
-"""Beginning of the EXIF segment of a JPEG; without it, decoders skip the segment."""
+PIECE = 64  # number of images in memory at a time
+MAX_PIXELS = 64_000_000  # pixel limit for a written image, because in-process encoding cannot be stopped
+EXIF = b"Exif\0\0"  # beginning of the EXIF segment of a JPEG; without it, decoders skip the segment
 
 
 def write_items(items: Sequence[Item], out: Path, progress: Progress | None = None, *, upright: bool = True) -> None:

@@ -25,10 +25,8 @@ from frn.ridge.parameters import HeadParameters, probabilities
 from frn.ridge.tuning import Prior
 from frn.ridge.unlabelled.transductive import NEGLIGIBLE, mixture_errors
 
-MAX_PHOTOS = 5000
-"""Maximum number of photos; their distances take 200 MB."""
-SHIFTS = (-0.8,) * 4 + (-1.8,) * 4
-"""Offsets of alpha from the trained one, round by round."""
+MAX_PHOTOS = 5000  # maximum number of photos; their distances take 200 MB
+SHIFTS = (-0.8,) * 4 + (-1.8,) * 4  # offsets of alpha from the trained one, round by round
 LEAST_SIZE, MOST_GROUPS = 3, 200
 """Limits of the search for the number of groups: photos per group on average, and number of groups."""
 

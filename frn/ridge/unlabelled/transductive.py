@@ -29,12 +29,9 @@ from frn.ridge.enrolment import Array, Floats, energy, pool_rows
 from frn.ridge.parameters import HeadParameters, probabilities
 
 ROUNDS = 3
-STRANGERS = 0.3
-"""Fraction of the queries whose gate is below one half."""
-NEGLIGIBLE = 0.01
-"""Weights below this are set to 0, so that most queries need no r x r inverse for most classes."""
-BLOCK = 1 << 25
-"""Number of second-moment values in memory at once."""
+STRANGERS = 0.3  # fraction of the queries whose gate is below one half
+NEGLIGIBLE = 0.01  # weights below this are set to 0, so that most queries need no r x r inverse for most classes
+BLOCK = 1 << 25  # number of second-moment values in memory at once
 
 Maps = NDArray[np.floating]
 

@@ -16,12 +16,9 @@ from pathlib import Path
 from frn.errors import FrnError, FrnWarning, shorten
 from frn.system.processes.forks import after_fork
 
-WARN_AFTER = 2.0
-"""Seconds of waiting before a warning names the holder."""
-GIVE_UP_AFTER = 60.0
-"""Seconds of waiting before an error names the holder."""
-SIGNED = b"process "
-"""Beginning of a lock file; one with other content is not ours, so it is not emptied."""
+WARN_AFTER = 2.0  # seconds of waiting before a warning names the holder
+GIVE_UP_AFTER = 60.0  # seconds of waiting before an error names the holder
+SIGNED = b"process "  # beginning of a lock file; one with other content is not ours, so it is not emptied
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 

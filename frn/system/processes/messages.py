@@ -13,8 +13,7 @@ from typing import IO, Any, TypeVar
 Message = dict[str, Any]
 Kind = TypeVar("Kind")
 
-MAX_BYTES = 4 << 30
-"""Size limit of a message in bytes; larger claims are rejected."""
+MAX_BYTES = 4 << 30  # size limit of a message in bytes; larger claims are rejected
 
 
 def encode(message: Mapping[str, object]) -> bytes:

@@ -22,8 +22,7 @@ Answer = tuple[Message, Sequence[bytes]]
 Handler = Callable[[Message, list[bytes]], Answer]
 """Function that runs in the child: from a request and its bytes to an answer and its bytes."""
 
-_GRACE = 2.0
-"""Extra seconds after which a child exits if its parent has not stopped it."""
+_GRACE = 2.0  # extra seconds after which a child exits if its parent has not stopped it
 _START = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])

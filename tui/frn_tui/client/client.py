@@ -34,8 +34,7 @@ from frn_tui.terminal.rendered_picture import Picture
 
 REPLAYED = (LockProject, OpenModel, SetClasses)
 """Requests that a new engine receives first: the last successful one of each type."""
-ENDED = "ended"
-"""Failure code: the engine was killed because another request did not stop."""
+ENDED = "ended"  # failure code: the engine was killed because another request did not stop
 ENVIRONMENT = {"OMP_WAIT_POLICY": "passive", "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
 """Settings of the engine's libraries: spinning threads would take the app's cores."""
 
@@ -62,10 +61,8 @@ class EngineClient:
 
         A cancelled request may continue for `cancel_timeout` seconds, before the engine is killed.
         """
-        self.on_restart: Callable[[], object] = lambda: None
-        """Called after a new engine has replaced a dead one."""
-        self.state: str = "not started"
-        """The engine's state; later "starting", "ready", "dead" or "closed"."""
+        self.on_restart: Callable[[], object] = lambda: None  # called after a new engine has replaced a dead one
+        self.state: str = "not started"  # the engine's state; later "starting", "ready", "dead" or "closed"
         self.log = log
         names = "--app", str(os.getpid()), "--started", str(time.time_ns())
         self._command = [sys.executable, "-P", *program, "--log", str(log or os.devnull), *names]

@@ -19,8 +19,7 @@ class Entry(TypedDict):
 class Listing(TypedDict):
     """Contents of a folder for a file picker: folders first, then by kind and name, without hidden entries."""
 
-    path: str
-    """Absolute path, with `~` and `..` resolved."""
+    path: str  # absolute path, with `~` and `..` resolved
     entries: list[Entry]
 
 
@@ -39,12 +38,9 @@ class FindFolders(Request[list[str]], op="folders", queue="files"):
 class Level(TypedDict):
     """The classes in a folder by the names of its folders of one level."""
 
-    level: int
-    """1 or 2, or `frn.projects.folder_tree.DEEPEST`."""
-    classes: dict[str, int]
-    """Number of photos of each class."""
-    photos: list[str]
-    """A photo of each of the first classes."""
+    level: int  # 1 or 2, or `frn.projects.folder_tree.DEEPEST`
+    classes: dict[str, int]  # number of photos of each class
+    photos: list[str]  # a photo of each of the first classes
 
 
 class Found(TypedDict):
@@ -56,13 +52,10 @@ class Found(TypedDict):
     One image; a folder of images; classes in a folder, zip or CSV, or of one of several `levels`; a project; or a
     project with its photos in a zip.
     """
-    files: list[str]
-    """Files of an image or a folder of images; if there are classes, the files next to their folders."""
-    classes: dict[str, list[str]]
-    """Files of each class, and of the photos that belong to none of them (`is_no_class`)."""
+    files: list[str]  # files of an image or a folder of images; if there are classes, the files next to their folders
+    classes: dict[str, list[str]]  # files of each class, and of the photos that belong to none of them (`is_no_class`)
     levels: NotRequired[list[Level]]
-    skipped: NotRequired[list[str]]
-    """Reasons for skipped rows and files, and remarks on the classes."""
+    skipped: NotRequired[list[str]]  # reasons for skipped rows and files, and remarks on the classes
     reason: NotRequired[str]
 
 
@@ -70,8 +63,7 @@ class ScanPath(Request[Found], op="scan", queue="files"):
     """Inspect a path: a photo, a folder, a folder of class folders, or a project."""
 
     path: str
-    level: int | None = None
-    """Level of the class folders in a tree of several levels."""
+    level: int | None = None  # level of the class folders in a tree of several levels
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +71,10 @@ class Loaded:
     """A project as loaded."""
 
     state: State
-    model: str
-    """Model name as for `OpenModel`."""
+    model: str  # model name as for `OpenModel`
     sha256: str
-    has_changed: bool = False
-    """Whether the file of the open model has changed since it was opened."""
-    notes: tuple[str, ...] = ()
-    """What to report about the file."""
+    has_changed: bool = False  # whether the file of the open model has changed since it was opened
+    notes: tuple[str, ...] = ()  # what to report about the file
 
 
 class LoadProject(Request[Loaded], op="load", queue="files"):
@@ -104,8 +93,7 @@ class SaveProject(Request[None], op="save", queue="files"):
     """Project that the classes were loaded from or saved as; only this one is replaced without asking."""
 
 
-Exported = Literal["classifier", "page"]
-"""The whole classifier as ONNX, or a web page."""
+Exported = Literal["classifier", "page"]  # the whole classifier as ONNX, or a web page
 
 
 class ExportClasses(Request[str], op="export", queue="compute"):
@@ -129,10 +117,8 @@ class RelocatePhotos(Request[dict[str, Support]], op="relocate", queue="files"):
     """
 
     folder: str
-    sizes: dict[str, int]
-    """Size of each file in bytes, by key: only files of these sizes are read."""
-    boxes: tuple[str, ...] = ()
-    """Ends of the names of missing boxes, which are also looked for in these files."""
+    sizes: dict[str, int]  # size of each file in bytes, by key: only files of these sizes are read
+    boxes: tuple[str, ...] = ()  # ends of the names of missing boxes, which are also looked for in these files
 
 
 class WriteBundle(Request[None], op="bundle", queue="compute"):
@@ -154,10 +140,8 @@ class Placed(TypedDict):
     """Result of sorting a photo."""
 
     place: str
-    is_twin: bool
-    """Whether the photo was removed because its new place already held the same photo."""
-    journal: str
-    """Path of the journal of the move; empty if the photo was copied."""
+    is_twin: bool  # whether the photo was removed because its new place already held the same photo
+    journal: str  # path of the journal of the move; empty if the photo was copied
 
 
 class SortPhoto(Request[Placed], op="sort", queue="compute"):
@@ -166,11 +150,9 @@ class SortPhoto(Request[Placed], op="sort", queue="compute"):
     folder: str
     path: str
     verdict: str
-    verdicts: tuple[str, ...]
-    """Verdicts of all photos: each gets its own folder."""
+    verdicts: tuple[str, ...]  # verdicts of all photos: each gets its own folder
     move: bool = False
-    journal: str = ""
-    """Journal of a move to continue; empty for a new one."""
+    journal: str = ""  # journal of a move to continue; empty for a new one
 
 
 class Planned(TypedDict):
@@ -178,12 +160,9 @@ class Planned(TypedDict):
 
     moves: int
     folders: int
-    stay: int
-    """Photos that are there already or are not files, such as those in a zip."""
-    taken: int
-    """Photos that get a number because another file has their name."""
-    journal: str
-    """Path of the journal if the move begins; empty otherwise."""
+    stay: int  # photos that are there already or are not files, such as those in a zip
+    taken: int  # photos that get a number because another file has their name
+    journal: str  # path of the journal if the move begins; empty otherwise
 
 
 class PlanMoves(Request[Planned], op="plan", queue="compute"):
@@ -207,12 +186,9 @@ class LeftMoves:
 
     journal: str
     folder: str
-    time: float
-    """Time of the last one, in seconds since the epoch."""
-    photos: list[tuple[str, str, bool]]
-    """Moved photos, as in `Moves`."""
-    rest: list[tuple[str, str]]
-    """Photos of the plan that were not moved, with their verdicts."""
+    time: float  # time of the last one, in seconds since the epoch
+    photos: list[tuple[str, str, bool]]  # moved photos, as in `Moves`
+    rest: list[tuple[str, str]]  # photos of the plan that were not moved, with their verdicts
     verdicts: list[str]
 
 
@@ -262,8 +238,7 @@ class WriteJournal(Request[None], op="journal", queue="files"):
     state: State
     model: str
     project: str | None
-    place: str | None
-    """Folder that was opened, if it is not a project."""
+    place: str | None  # folder that was opened, if it is not a project
     adding: dict[str, list[str]]
 
 
@@ -271,14 +246,12 @@ class WriteJournal(Request[None], op="journal", queue="files"):
 class Recovered:
     """Unsaved work of an app that is no longer running."""
 
-    journal: str
-    """Path of its journal."""
+    journal: str  # path of its journal
     state: State
     model: str
     project: str | None
     place: str | None
-    time: float
-    """Time of saving, in seconds since the epoch."""
+    time: float  # time of saving, in seconds since the epoch
     adding: dict[str, list[str]]
 
 
@@ -289,5 +262,4 @@ class Recover(Request[Recovered | None], op="recover", queue="files"):
 class DiscardJournal(Request[None], op="discard", queue="files"):
     """Remove the journal of this app or of an ended one; other journals stay."""
 
-    journal: str | None
-    """Path as in `Recovered`; None: this app's own journal."""
+    journal: str | None  # path as in `Recovered`; None: this app's own journal

@@ -34,18 +34,14 @@ from frn_tui.terminal.rendered_picture import Picture
 
 INTERNAL, EXISTS, OPEN_ELSEWHERE, NOT_PLACED = "internal", "exists", "open_elsewhere", "not_placed"
 """Failure codes: a bug; a file already exists; a project is open in another app; a photo could not be sorted."""
-"""Failure code: onnxruntime-web was not found."""
-MAPPED = 12
-"""Number of most likely classes whose error maps are sent with an answer."""
+MAPPED = 12  # number of most likely classes whose error maps are sent with an answer
 
 Queue = Literal["files", "compute"]
-Look = Literal["photo", "blend", "map"]
-"""A plain photo, a photo under the colours of an error map, or only the map."""
+Look = Literal["photo", "blend", "map"]  # a plain photo, a photo under the colours of an error map, or only the map
 Result = TypeVar("Result", covariant=True)
 OnEvent = Callable[[dict[str, Any]], None]
 
-REQUESTS: dict[str, type["Request[Any]"]] = {}
-"""Request types by operation."""
+REQUESTS: dict[str, type["Request[Any]"]] = {}  # request types by operation
 
 
 @dataclass_transform(frozen_default=True)
@@ -54,8 +50,7 @@ class Request(Generic[Result]):
 
     op: ClassVar[str]
     queue: ClassVar[Queue]
-    result: ClassVar[Any]
-    """The type `Result`."""
+    result: ClassVar[Any]  # the type `Result`
 
     def __init_subclass__(cls, *, op: str, queue: Queue) -> None:
         cls.op, cls.queue = op, queue
@@ -71,12 +66,9 @@ class Model(TypedDict):
     """The open model."""
 
     sha256: str
-    bytes: int
-    """Size of its file."""
-    head: str
-    """Name of its head."""
-    has_maps: bool
-    """True if its head gives error maps."""
+    bytes: int  # size of its file
+    head: str  # name of its head
+    has_maps: bool  # true if its head gives error maps
 
 
 MIRROR, VIEWS = "+mirror", "+views"
@@ -93,8 +85,7 @@ def split_suffix(model: str) -> tuple[str, str]:
 class OpenModel(Request[Model], op="open_model", queue="compute"):
     """Open a model, replacing the last one."""
 
-    model: str
-    """A shipped name, or the path of a features.onnx, optionally followed by one of `SUFFIXES`."""
+    model: str  # a shipped name, or the path of a features.onnx, optionally followed by one of `SUFFIXES`
 
 
 class EmbedImages(Request[None], op="embed", queue="compute"):
@@ -118,37 +109,29 @@ class ClassReport(TypedDict):
     """Id of the best class for an example by leave-one-out, if it is not the example's own; its lead: how much more of
     the example it explains than the rest of the example's class; a score that orders the likeliest mistakes; and the
     probability of that class."""
-    near: dict[str, str]
-    """Near duplicates among the examples of all classes: by key, the other example's key."""
+    near: dict[str, str]  # near duplicates among the examples of all classes: by key, the other example's key
 
 
 class FoundBox(TypedDict):
     """The subject that was found in an example without a box."""
 
-    box: list[int]
-    """Left, top, width and height in pixels of the upright photo."""
-    key: str
-    """Key of this part."""
+    box: list[int]  # left, top, width and height in pixels of the upright photo
+    key: str  # key of this part
 
 
 class ClassReports(TypedDict):
     """Statistics of all enrolled classes."""
 
     reports: list[ClassReport]
-    threshold: float
-    """Threshold in effect: the state's own, or the calibrated one."""
+    threshold: float  # threshold in effect: the state's own, or the calibrated one
     known: dict[str, float]
     """`known` of the examples by leave-one-out, by key; of up to about a thousand, and of no single ones."""
-    expected: str
-    """Expected error rates of the calibrated threshold, in a line."""
-    unread: list[str]
-    """Paths of photos that are new to the engine or have changed: embed them, then repeat the request."""
-    away: list[str]
-    """Paths of missing photos, which are not used."""
+    expected: str  # expected error rates of the calibrated threshold, in a line
+    unread: list[str]  # paths of photos that are new to the engine or have changed: embed them, then repeat the request
+    away: list[str]  # paths of missing photos, which are not used
     unranked: int
     """Examples that take longer, among many classes or if subjects are searched for: repeat the request for more."""
-    boxes: dict[str, FoundBox]
-    """Subjects that were found in examples without a box, by key."""
+    boxes: dict[str, FoundBox]  # subjects that were found in examples without a box, by key
 
 
 class SetClasses(Request[ClassReports], op="classes", queue="compute"):
@@ -164,8 +147,7 @@ class ChosenSearch(TypedDict):
     """Whether to search for subjects."""
 
     search: Find
-    why: str
-    """The choice and its reason, in a line."""
+    why: str  # the choice and its reason, in a line
 
 
 class ChooseSearch(Request[ChosenSearch], op="choose_search", queue="compute"):
@@ -193,45 +175,36 @@ class Answer(TypedDict):
     key: NotRequired[str]
     size: NotRequired[int]
     mtime_ns: NotRequired[int]
-    scores: NotRequired[list[ClassScore]]
-    """Scores, the most likely class first."""
+    scores: NotRequired[list[ClassScore]]  # scores, the most likely class first
     maps: NotRequired[dict[str, list[list[float]]]]
     """Error map (h, w) by class id, of the `MAPPED` most likely classes; only if a single path was given.
 
     It is empty if the head has no error maps.
     """
-    nearest: NotRequired[str]
-    """Key of the example that the most likely class rebuilds most of the photo from."""
-    views: NotRequired[bool]
-    """Whether a second look decided, so that error maps cover the whole photo."""
+    nearest: NotRequired[str]  # key of the example that the most likely class rebuilds most of the photo from
+    views: NotRequired[bool]  # whether a second look decided, so that error maps cover the whole photo
     box: NotRequired[list[int]]
     """Box of the subject that was classified, if subjects are searched for: left, top, width and height."""
-    known: NotRequired[float]
-    """Probability that the photo belongs to one of the classes, if it can be known."""
+    known: NotRequired[float]  # probability that the photo belongs to one of the classes, if it can be known
     unknown: NotRequired[bool]
     transductive: NotRequired[bool]
-    near_copy: NotRequired[str]
-    """Key of the example that is nearly the same photo; empty if there is none."""
-    reason: NotRequired[str]
-    """Reason why the photo has no answer."""
+    near_copy: NotRequired[str]  # key of the example that is nearly the same photo; empty if there is none
+    reason: NotRequired[str]  # reason why the photo has no answer
 
 
 class AskClasses(Request[None], op="query", queue="compute"):
     """Classify photos. Events: `answer` (`Answer`) per path, in order; `progress` {done, total}."""
 
     paths: list[str]
-    jointly: bool = False
-    """Whether the photos refine the classes before they are scored."""
+    jointly: bool = False  # whether the photos refine the classes before they are scored
 
 
 class ExamplePart(TypedDict):
     """The part of an example photo that a class rebuilds most of a cell from."""
 
     path: str
-    box: list[float]
-    """Left, top, width and height in fractions of the network's crop."""
-    share: float
-    """Its share of what the class rebuilds of the cell."""
+    box: list[float]  # left, top, width and height in fractions of the network's crop
+    share: float  # its share of what the class rebuilds of the cell
 
 
 class Rebuilt(TypedDict):
@@ -239,41 +212,33 @@ class Rebuilt(TypedDict):
 
     id: int
     explained: list[float]
-    examples: list[str]
-    """Paths of the examples that it rebuilds most of the photo from, the most first."""
-    sources: list[list[ExamplePart]]
-    """The best part of each of these examples, the largest share first."""
+    examples: list[str]  # paths of the examples that it rebuilds most of the photo from, the most first
+    sources: list[list[ExamplePart]]  # the best part of each of these examples, the largest share first
 
 
 class DecidingPart(TypedDict):
     """A part of a photo."""
 
     box: list[float]
-    share: float
-    """Share of the decision."""
+    share: float  # share of the decision
 
 
 class Why(TypedDict):
     """Why a photo is of one class rather than of another (`frn.inference.explanation`)."""
 
     sentence: str
-    grid: list[int]
-    """Height and width of the grid of cells."""
-    views: bool
-    """Whether the grid covers whole photos, because a second look decided."""
-    shares: list[float]
-    """Share of each cell in the decision."""
+    grid: list[int]  # height and width of the grid of cells
+    views: bool  # whether the grid covers whole photos, because a second look decided
+    shares: list[float]  # share of each cell in the decision
     parts: list[DecidingPart]
-    classes: list[Rebuilt]
-    """The best class and, if there is one, the other."""
+    classes: list[Rebuilt]  # the best class and, if there is one, the other
 
 
 class ExplainPhoto(Request[Why], op="explain", queue="compute"):
     """Explain an answer."""
 
     path: str
-    examples: int = 6
-    """Number of examples of each class."""
+    examples: int = 6  # number of examples of each class
 
 
 class Advise(Request[list[str]], op="advise", queue="compute"):
@@ -303,24 +268,17 @@ class RenderPreview(Request[Picture], op="preview", queue="files"):
     rows: int
     mode: Mode = "half"
     look: Look = "photo"
-    heat: Heat | None = None
-    """Error map to show, unless `look` is only the photo."""
-    zoom: float = 1.0
-    """Zoom factor: 2 shows half of the photo's width and height around `centre`, if it does not fit."""
-    centre: list[float] = field(default_factory=lambda: [0.5, 0.5])
-    """x and y in fractions of the photo."""
-    framed: bool = False
-    """Draw a frame around the subject or, without one, around the network's crop."""
+    heat: Heat | None = None  # error map to show, unless `look` is only the photo
+    zoom: float = 1.0  # zoom factor: 2 shows half of the photo's width and height around `centre`, if it does not fit
+    centre: list[float] = field(default_factory=lambda: [0.5, 0.5])  # x and y in fractions of the photo
+    framed: bool = False  # draw a frame around the subject or, without one, around the network's crop
     subject: list[int] = field(default_factory=list)
     """Left, top, width and height in pixels of the part that the network sees in place of the whole photo."""
-    views: bool = False
-    """Whether a second look saw the photo, so that it saw all of it."""
+    views: bool = False  # whether a second look saw the photo, so that it saw all of it
     cell: list[int] = field(default_factory=lambda: [1, 2])
     """Width and height of a cell in pixels; only their ratio matters for characters."""
-    colours: int = 256
-    """Colours that the terminal has for Sixel images."""
-    palette: Palette = ""
-    """Palette to which an image made of characters is dithered."""
+    colours: int = 256  # colours that the terminal has for Sixel images
+    palette: Palette = ""  # palette to which an image made of characters is dithered
 
 
 def parse(message: Mapping[str, object]) -> Request[Any]:

@@ -238,10 +238,8 @@ class Closeup(ModalScreen[int]):
         self.paths, self.at, self.crop, self.found = paths, at, crop, found
         self.preview = Preview(mode=mode, id="closeup")
         self.preview.on_picture = self._begin_box
-        self.draws = self._only_draws = draws
-        """Whether the arrows move a box."""
-        self.box: list[int] = []
-        """The box that they move: left, top, width and height in pixels."""
+        self.draws = self._only_draws = draws  # whether the arrows move a box
+        self.box: list[int] = []  # the box that they move: left, top, width and height in pixels
 
     def compose(self) -> ComposeResult:
         yield self.preview

@@ -20,8 +20,7 @@ SIGNS = [
     ("!  ≈", "does not fit its class; near copy of another photo"),
     ("◆  ●  ○", "an answer that you labelled; a seen answer; a new answer"),
 ]
-COLUMN = 44
-"""Smallest width in cells of a column of keys."""
+COLUMN = 44  # smallest width in cells of a column of keys
 
 
 class _Search(Line):

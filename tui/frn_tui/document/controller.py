@@ -33,10 +33,8 @@ class Added:
     added: int = 0
     broken: list[Problem] = field(default_factory=list)
     duplicates: list[Duplicate] = field(default_factory=list)
-    shared: dict[str, Problem] = field(default_factory=dict)
-    """Photos of two classes by key, which neither uses."""
-    refused: list[Problem] = field(default_factory=list)
-    """Folders with invalid class names."""
+    shared: dict[str, Problem] = field(default_factory=dict)  # photos of two classes by key, which neither uses
+    refused: list[Problem] = field(default_factory=list)  # folders with invalid class names
 
     def __str__(self) -> str:
         others = (
@@ -48,12 +46,9 @@ class Added:
         return ", ".join([f"{self.added} added", *(f"{len(files)} {what}" for files, what in others if files)])
 
 
-NO_CLASS = 0
-"""In place of a class id: photos that belong to none of the classes."""
-PART = 64
-"""Photos of a folder that are opened together."""
-SEARCHED = "found subjects"
-"""Description of the edit that starts the search for subjects."""
+NO_CLASS = 0  # in place of a class id: photos that belong to none of the classes
+PART = 64  # photos of a folder that are opened together
+SEARCHED = "found subjects"  # description of the edit that starts the search for subjects
 
 
 class Controller(SyncedDocument):
@@ -61,16 +56,11 @@ class Controller(SyncedDocument):
 
     def __init__(self, engine: EngineClient, listener: Callable[[], None] = lambda: None) -> None:
         super().__init__(engine, listener)
-        self.adding: list[dict[str, list[str]]] = []
-        """Photos being added, by class."""
-        self.coming: dict[int, int] = {}
-        """Photos in the folders of the classes that are being opened, by class id."""
-        self.moving = asyncio.Lock()
-        """Held while photos are moved, so that one move ends before its undo begins."""
-        self._saving = asyncio.Lock()
-        """Held while the project is saved, so that a later journal names it."""
-        self._came = asyncio.Event()
-        """Set once some of them have arrived, or none will."""
+        self.adding: list[dict[str, list[str]]] = []  # photos being added, by class
+        self.coming: dict[int, int] = {}  # photos in the folders of the classes that are being opened, by class id
+        self.moving = asyncio.Lock()  # held while photos are moved, so that one move ends before its undo begins
+        self._saving = asyncio.Lock()  # held while the project is saved, so that a later journal names it
+        self._came = asyncio.Event()  # set once some of them have arrived, or none will
 
     async def scan(self, path: str, level: int | None = None) -> Found:
         """Return the contents of a path; skipped rows and files become problems."""

@@ -35,8 +35,7 @@ def classified(answer: Answer) -> str:
     return box_name(answer["path"], Box(*box)) if box else answer["path"]
 
 
-ShowProgress = Callable[[str, int, int], None]
-"""Receives a description, the finished number and the total."""
+ShowProgress = Callable[[str, int, int], None]  # receives a description, the finished number and the total
 
 
 class Query:
@@ -47,16 +46,11 @@ class Query:
     ) -> None:
         """`dropped` returns the paths of answers that the user removed from the list."""
         self._engine, self._changed, self._dropped = engine, changed, dropped
-        self._answers: dict[str, Answer] = {}
-        """Answers by path, in query order."""
-        self.shown = ""
-        """Path of the shown photo."""
-        self.seen: set[str] = set()
-        """Paths of photos that were shown."""
-        self._arrived: set[str] = set()
-        """Paths of photos that nobody asked about: those of a watched folder."""
-        self.jointly = False
-        """Whether all photos refine the classes together."""
+        self._answers: dict[str, Answer] = {}  # answers by path, in query order
+        self.shown = ""  # path of the shown photo
+        self.seen: set[str] = set()  # paths of photos that were shown
+        self._arrived: set[str] = set()  # paths of photos that nobody asked about: those of a watched folder
+        self.jointly = False  # whether all photos refine the classes together
         self._asked: dict[asyncio.Future[object], int] = {}
         """Running requests, and the photos of each that have no answer yet."""
 

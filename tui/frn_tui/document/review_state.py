@@ -10,10 +10,8 @@ from frn_tui.document.queries import Query, best_score
 from frn_tui.terminal.text import count_of, percent
 
 UNKNOWN, UNREADABLE = "unknown", "unreadable"
-NO_CLASS = "none of the classes"
-"""Name of unknown photos if a class is itself called "unknown"."""
-OTHER = "none of these"
-"""Label and folder of photos that the user marked as none of the classes."""
+NO_CLASS = "none of the classes"  # name of unknown photos if a class is itself called "unknown"
+OTHER = "none of these"  # label and folder of photos that the user marked as none of the classes
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,15 +19,11 @@ class Reviewed:
     """An answer and the user's label of the photo."""
 
     answer: Answer
-    verdict: str
-    """The classifier's answer in a word or two."""
-    label: str | None
-    """Class that the photo is an example of, or `OTHER` if the user said so."""
+    verdict: str  # the classifier's answer in a word or two
+    label: str | None  # class that the photo is an example of, or `OTHER` if the user said so
     is_seen: bool
-    label_id: int | None = None
-    """Id of the class that it is an example of."""
-    nearest: Support | None = None
-    """The most similar example of the most likely class."""
+    label_id: int | None = None  # id of the class that it is an example of
+    nearest: Support | None = None  # the most similar example of the most likely class
 
     @property
     def path(self) -> str:
@@ -130,8 +124,7 @@ def questions(items: Sequence[Reviewed]) -> list[Reviewed]:
     return sorted((item for item in items if item.is_doubtful), key=lambda item: (item.is_unknown, margin(item.answer)))
 
 
-GOAL = 0.97
-"""Fraction of right answers to which the title counts the keys."""
+GOAL = 0.97  # fraction of right answers to which the title counts the keys
 OPTIMISM = 1.2
 """Answers are wrong this many times as often as their probabilities state, because each is the largest of several.
 
@@ -187,12 +180,9 @@ class Arrangement:
 
     order: str = "original order"
     kind: str = "all"
-    said: str = ""
-    """Only answers with this verdict or label; empty: any."""
-    wanted: str = ""
-    """Text to search in the path or the verdict."""
-    paths: list[str] = field(default_factory=list)
-    """Paths of the answers, in order."""
+    said: str = ""  # only answers with this verdict or label; empty: any
+    wanted: str = ""  # text to search in the path or the verdict
+    paths: list[str] = field(default_factory=list)  # paths of the answers, in order
     _order: list[str] = field(default_factory=list)
     _asked: set[str] = field(default_factory=set)
 

@@ -21,42 +21,30 @@ class SyncedDocument:
 
     def __init__(self, engine: EngineClient, listener: Callable[[], None] = lambda: None) -> None:
         self.engine = engine
-        self.listener = listener
-        """Called after every change of the shown state."""
+        self.listener = listener  # called after every change of the shown state
         self.progress: ShowProgress = lambda what, done, total: None
         self.say: Callable[[str], object] = lambda said: None
         self.session = Session()
-        self.project: str | None = None
-        """Path of the open project."""
-        self.origin: str | None = None
-        """Project that the classes were loaded from or saved as, also if this is a copy."""
-        self.place: str | None = None
-        """Folder that was opened, if it is not a project."""
+        self.project: str | None = None  # path of the open project
+        self.origin: str | None = None  # project that the classes were loaded from or saved as, also if this is a copy
+        self.place: str | None = None  # folder that was opened, if it is not a project
         self.sample_classes: frozenset[int] = frozenset()
         """Ids of the shipped classes, which the user's first class replaces."""
         self.model_name = self._opened = ""
-        self.missing: frozenset[str] = frozenset()
-        """Paths of missing photos."""
-        self.skipped: frozenset[str] = frozenset()
-        """Paths of missing and unreadable photos, which are not used."""
+        self.missing: frozenset[str] = frozenset()  # paths of missing photos
+        self.skipped: frozenset[str] = frozenset()  # paths of missing and unreadable photos, which are not used
         self.model: Model | None = None
         self.reports: dict[int, ClassReport] = {}
         self.threshold = 0.0
         self.expected = ""
-        self.known: dict[str, float] = {}
-        """`known` of the examples by leave-one-out, by key."""
-        self.boxes: dict[str, protocol.FoundBox] = {}
-        """Subjects that were found in examples without a box, by key."""
-        self.unranked = 0
-        """Examples that are not yet compared with all classes, because there are many."""
+        self.known: dict[str, float] = {}  # `known` of the examples by leave-one-out, by key
+        self.boxes: dict[str, protocol.FoundBox] = {}  # subjects that were found in examples without a box, by key
+        self.unranked = 0  # examples that are not yet compared with all classes, because there are many
         self.problems: list[Problem] = []
         self.query = Query(engine, lambda: self.listener(), lambda: self.session.state.dropped)  # noqa: PLW0108
-        self.arrangement = Arrangement()
-        """Selection and order of the answers to review."""
-        self._synced: State | None = None
-        """State last sent to the engine."""
-        self._renewed: State | None = None
-        """State to which all answers belong."""
+        self.arrangement = Arrangement()  # selection and order of the answers to review
+        self._synced: State | None = None  # state last sent to the engine
+        self._renewed: State | None = None  # state to which all answers belong
         self._syncing, self._opening = asyncio.Lock(), asyncio.Lock()
 
     def hear_of(self, paths: Sequence[str], problems: Sequence[Problem]) -> None:

@@ -24,8 +24,7 @@ from frn.system.lru import ByteLimitedCache
 from frn_tui.client.protocol import EmbedImages, Model, OpenModel, split_suffix
 from frn_tui.engine.worker_queues import Job
 
-BATCH = 4
-"""Images per run: small, so that cancelling and progress are quick."""
+BATCH = 4  # images per run: small, so that cancelling and progress are quick
 MAX_CACHED = 512 << 20
 """Bytes of maps to keep in memory: about 9,700 photos of the default model, since every edit reads all examples."""
 
@@ -41,16 +40,12 @@ class Models:
         self.opened: Extractor | None = None
         self._file: tuple[Path, str | None] | None = None
         """File of the open model, and its stamp from before it was read."""
-        self.other: OtherHead | None = None
-        """Head of the open model if it is not FRN's."""
-        self.second: SecondLook | None = None
-        """With `--tta auto`: what looks again at photos whose answer is unsure."""
+        self.other: OtherHead | None = None  # head of the open model if it is not FRN's
+        self.second: SecondLook | None = None  # with `--tta auto`: what looks again at photos whose answer is unsure
         self._maps: ByteLimitedCache[Maps] = ByteLimitedCache(MAX_CACHED)
         """Maps by the hash of their extractor and their content key."""
-        self.looks: dict[str, bytes] = {}
-        """Perceptual hashes of all images that were embedded or found."""
-        self._keys: dict[str, tuple[str, str]] = {}
-        """Stamp and content key of each file that was read."""
+        self.looks: dict[str, bytes] = {}  # perceptual hashes of all images that were embedded or found
+        self._keys: dict[str, tuple[str, str]] = {}  # stamp and content key of each file that was read
 
     @property
     def extractor(self) -> Extractor:

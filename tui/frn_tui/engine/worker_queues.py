@@ -14,12 +14,10 @@ from frn.errors import FrnError
 from frn.system.processes.messages import decode, encode
 from frn_tui.client.protocol import INTERNAL, Queue, Request, parse
 
-MAX_LOG = 1 << 20
-"""Bytes above which a log is restarted."""
+MAX_LOG = 1 << 20  # bytes above which a log is restarted
 
 Send = Callable[[Mapping[str, object]], None]
-Check = Callable[[], None]
-"""Raises `Cancelled` if the work is no longer wanted; must be called often."""
+Check = Callable[[], None]  # raises `Cancelled` if the work is no longer wanted; must be called often
 
 
 class Cancelled(Exception):  # noqa: N818  # no error: the app wanted it
@@ -53,8 +51,7 @@ class Job:
         self.end("failed", reason=" ".join(reason.splitlines()), code=code)
 
 
-Handler = Callable[[Any, Job], object]
-"""Function that answers a request of its type."""
+Handler = Callable[[Any, Job], object]  # function that answers a request of its type
 
 
 def serve(handler: Handler, job: Job) -> None:
@@ -80,8 +77,7 @@ class WorkerQueue:
     def __init__(self, name: str, handlers: Mapping[str, Handler]) -> None:
         self._handlers = handlers
         self._pool = ThreadPoolExecutor(1, thread_name_prefix=name)
-        self._jobs: dict[Future[None], Job] = {}
-        """Waiting jobs and the running one."""
+        self._jobs: dict[Future[None], Job] = {}  # waiting jobs and the running one
 
     def submit(self, job: Job) -> None:
         future = self._pool.submit(serve, self._handlers[job.request.op], job)

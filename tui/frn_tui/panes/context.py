@@ -38,14 +38,10 @@ class Context:
         controller.progress, controller.say = self.progress, self.say
         self.mode: Mode = mode
         self.jobs = JobLine(id="jobs")
-        self.lines = [self.jobs]
-        """Status lines: that of the workspace, and that of a screen over it."""
-        self.watchers: list[Callable[[], object]] = []
-        """Called after every change: screens over the workspace."""
-        self.open: Callable[[str], object] = lambda path: None
-        """Opens a project, a bundle or a folder."""
-        self.show_example: Callable[[str], object] = lambda path: None
-        """Shows an example among the photos of its class."""
+        self.lines = [self.jobs]  # status lines: that of the workspace, and that of a screen over it
+        self.watchers: list[Callable[[], object]] = []  # called after every change: screens over the workspace
+        self.open: Callable[[str], object] = lambda path: None  # opens a project, a bundle or a folder
+        self.show_example: Callable[[str], object] = lambda path: None  # shows an example among the photos of its class
         self.browsed = "."
         self._job_began = 0.0
 

@@ -20,8 +20,7 @@ ONNX = 'run: onnxruntime.InferenceSession({path}).run(None, {{"image": uint8 pix
 class Form(NamedTuple):
     """A form of export."""
 
-    words: str
-    """Description; `{size}` is the model's size in MB."""
+    words: str  # description; `{size}` is the model's size in MB
     place: str
     how: str = ""
 

@@ -45,18 +45,15 @@ class PhotosPane(Pane):
         """Whether the answers for the samples are shown as piles, until the photos of a class are wanted."""
         self.entry: ClassEntry | None = None
         self.by_fit = False
-        self.everywhere = ""
-        """Mark of the photos shown from all classes; empty: photos of one class."""
+        self.everywhere = ""  # mark of the photos shown from all classes; empty: photos of one class
         self._listed: list[tuple[int, str | None]] = []
         """Class ids and keys of these photos in their order. Those that fit by now stay, so that no key meets another
         photo than the one that its user saw."""
         self._keys: dict[str, list[str]] = {}
         """Keys of the photos that are shown, by path: a file that has changed and was added again has two."""
-        self._class_of: dict[str | None, int] = {}
-        """Ids of the classes of the photos by key."""
+        self._class_of: dict[str | None, int] = {}  # ids of the classes of the photos by key
         self.wanted_name = ""
-        self._session = self.controller.session
-        """Session whose photos are filtered by this name."""
+        self._session = self.controller.session  # session whose photos are filtered by this name
 
     def compose(self) -> ComposeResult:
         yield self.piles

@@ -35,8 +35,7 @@ class PicturePane(Vertical):
         self.map.can_focus = False
         self.look: Look = "photo"
         self.smooth = True
-        self.heat_class: int | None = None
-        """Id of the class whose error map is shown; None for the most likely one."""
+        self.heat_class: int | None = None  # id of the class whose error map is shown; None for the most likely one
         self.preview.follower = self.map
         self._path = ""
 

@@ -20,8 +20,7 @@ from frn_tui.terminal.paths import absolute, name_of, shortened
 from frn_tui.terminal.text import count_of, display_name
 
 PANES = ("classes", "photos", "query")
-SUFFIX = ".frn.json"
-"""Suffix of projects; not imported from `frn.projects.project`, which would import numpy."""
+SUFFIX = ".frn.json"  # suffix of projects; not imported from `frn.projects.project`, which would import numpy
 
 
 class ProjectBar(Static):
@@ -240,8 +239,7 @@ def contents(found: Recovered) -> str:
     return f"{said} ({names}{rest}), {photos}{more}" if classes else f"{said}{more}"
 
 
-LAST_MOMENTS = 2.0
-"""Seconds for the last journal; the process ends a second later at the latest."""
+LAST_MOMENTS = 2.0  # seconds for the last journal; the process ends a second later at the latest
 
 
 class Recovery:
@@ -249,8 +247,7 @@ class Recovery:
 
     def __init__(self, context: Context) -> None:
         self.controller, self.context = context.controller, context
-        self._written: tuple[object, ...] = (self.controller.session.state, True, [])
-        """State in the last journal."""
+        self._written: tuple[object, ...] = (self.controller.session.state, True, [])  # state in the last journal
         self.left: Recovered | None = None
         self._writing: Worker[None] | None = None
         self._failed = False

@@ -46,13 +46,11 @@ class QueryPane(Judging, Arranging, Pane):
     def __init__(self, context: Context) -> None:
         super().__init__(context, id="query-pane")
         self.picture, self.bars = PicturePane(context), Bars(id="bars")
-        self.place = Static(id="answers")
-        """The rival class, the main example, and the position among the answers."""
+        self.place = Static(id="answers")  # the rival class, the main example, and the position among the answers
         self.threshold = Threshold(context)
         self.services: list[object] = []
         self.review_view = "grid"
-        self.watched: str | None = None
-        """Folder whose new photos become queries."""
+        self.watched: str | None = None  # folder whose new photos become queries
 
     def compose(self) -> ComposeResult:
         yield self.picture

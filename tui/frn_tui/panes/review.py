@@ -36,11 +36,9 @@ ORDERED_BY = {
     "by main example": "mostly from",
 }
 """Column of the table that each order sorts."""
-WIDE = 100
-"""Width in cells from which the table shows the main example."""
+WIDE = 100  # width in cells from which the table shows the main example
 FOOTER = "help right none-of-these move next-outlier sort filter view remove undo export"
-TALL = 30
-"""Rows from which on the histogram is shown."""
+TALL = 30  # rows from which on the histogram is shown
 
 
 class Arranging:
@@ -101,8 +99,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         self.histogram = Histogram(id="histogram")
         self.jobs = JobLine(id="review-jobs")
         self.items: dict[str, Reviewed] = {}
-        self._doubted = ""
-        """Path of the doubtful answer that `n` went to."""
+        self._doubted = ""  # path of the doubtful answer that `n` went to
 
     def handlers(self) -> list[object]:
         return [self, *self.services, self.gallery]

@@ -20,8 +20,7 @@ class Threshold:
 
     def __init__(self, context: Context) -> None:
         self.context, self.controller = context, context.controller
-        self._rejected: int | None = None
-        """Unknown answers before the threshold was moved."""
+        self._rejected: int | None = None  # unknown answers before the threshold was moved
 
     @property
     def value(self) -> float:

@@ -15,8 +15,7 @@ from frn_tui.panes.context import Context
 from frn_tui.terminal.text import display_name, percent
 from frn_tui.widgets.preview import Mark, Preview
 
-SHOWN = 6
-"""Number of examples of a class that are shown."""
+SHOWN = 6  # number of examples of a class that are shown
 KEYS = "arrows, mouse: other cell   1-5: part   tab: other class   enter: go to the example   esc: back"
 
 
@@ -40,8 +39,7 @@ class WhyScreen(Dialog[str]):
     def __init__(self, context: Context, path: str, why: Why) -> None:
         super().__init__()
         self.names, self.path, self.why = dict(context.controller.names), path, why
-        self.side, self.x, self.y = 0, 0, 0
-        """The class that is shown, 0 or 1, and the column and row of the cursor."""
+        self.side, self.x, self.y = 0, 0, 0  # the class that is shown, 0 or 1, and the column and row of the cursor
         self.photo = Preview(mode=context.mode, id="why-photo")
         self.examples = [Preview(mode=context.mode) for _ in range(SHOWN)]
         self.titles = [Static(markup=False) for _ in range(SHOWN)]

@@ -29,10 +29,8 @@ from frn_tui.terminal.text import class_keys
 from frn_tui.widgets.gallery import Gallery
 from frn_tui.widgets.preview import STEP, Preview
 
-TINY = (40, 10)
-"""Columns and rows below which only a one-line notice is shown."""
-MEDIUM = 100
-"""Columns from which the classes are beside another pane; below, only one pane is visible."""
+TINY = (40, 10)  # columns and rows below which only a one-line notice is shown
+MEDIUM = 100  # columns from which the classes are beside another pane; below, only one pane is visible
 FOOTERS = {
     name: f"help {names} undo save".split()
     for name, names in {

@@ -20,8 +20,7 @@ class Key:
 
     group: str
     keys: str
-    label: str
-    """Word for the footer; empty if it is never shown there."""
+    label: str  # word for the footer; empty if it is never shown there
     meaning: str
     action: str
 
@@ -36,8 +35,7 @@ def _table() -> dict[str, Key]:
 
 
 TABLE = _table()
-BOUND = {name: key for name, key in TABLE.items() if key.group != "Fixed"}
-"""Keys that the screens bind."""
+BOUND = {name: key for name, key in TABLE.items() if key.group != "Fixed"}  # keys that the screens bind
 
 
 class KeyedScreen(Screen[ScreenResultType]):

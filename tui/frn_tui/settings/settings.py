@@ -18,16 +18,11 @@ class Settings:
     """Settings of the app; an unreadable file gives the defaults instead of an error."""
 
     theme: str = ""
-    recent: list[str] = field(default_factory=list)
-    """Recent projects and folders, last one first."""
-    places: list[str] = field(default_factory=list)
-    """Folders and files that were picked, last one first."""
-    guided: bool = False
-    """Whether the guide from the samples to the user's own photos was completed."""
-    tile_width: int = 0
-    """Width of a photo tile in cells; 0 chooses it from the available space."""
-    trouble: str = ""
-    """Problem with the file, which is then left unchanged."""
+    recent: list[str] = field(default_factory=list)  # recent projects and folders, last one first
+    places: list[str] = field(default_factory=list)  # folders and files that were picked, last one first
+    guided: bool = False  # whether the guide from the samples to the user's own photos was completed
+    tile_width: int = 0  # width of a photo tile in cells; 0 chooses it from the available space
+    trouble: str = ""  # problem with the file, which is then left unchanged
 
     @classmethod
     def read(cls) -> "Settings":

@@ -17,5 +17,4 @@ MARKS = "".join(
     for first, _, last in (part.partition("-") for part in _MARKS.split())
     for code in range(int(first, 16), int(last or first, 16) + 1)
 )
-PLACES = {mark: place for place, mark in enumerate(MARKS)}
-"""Number that each mark stands for."""
+PLACES = {mark: place for place, mark in enumerate(MARKS)}  # number that each mark stands for

@@ -10,13 +10,10 @@ from typing import Literal
 Mode = Literal["kitty", "sixel", "half", "none"]
 Palette = Literal["", "256", "greys"]
 """Number of colours: all, the 256 in a terminal's table, or black, white and two greys."""
-PIXELS: tuple[Mode, ...] = ("kitty", "sixel")
-"""Modes that some terminals support."""
-MODES: tuple[Mode, ...] = ("half", "none")
-"""Modes that every terminal supports."""
+PIXELS: tuple[Mode, ...] = ("kitty", "sixel")  # modes that some terminals support
+MODES: tuple[Mode, ...] = ("half", "none")  # modes that every terminal supports
 HALF_BLOCK = "▀"
-FRAME = 0, 229, 255
-"""RGB colour of the line around the model's input, rare in photos and absent from error maps."""
+FRAME = 0, 229, 255  # RGB colour of the line around the model's input, rare in photos and absent from error maps
 
 
 def default_mode(environ: Mapping[str, str], color_system: str | None) -> Mode:

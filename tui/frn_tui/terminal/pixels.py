@@ -22,14 +22,11 @@ from frn_tui.terminal.modes import PIXELS, Mode, Palette
 from frn_tui.terminal.rendered_picture import Picture
 from frn_tui.terminal.sixel import Rows, translated
 
-MAX_CELLS = len(MARKS)
-"""Maximum number of columns or rows of an image."""
+MAX_CELLS = len(MARKS)  # maximum number of columns or rows of an image
 FIRST_COLOUR, COLOURS, BLOCKS = 16, 240, 254
 """Image numbers: a colour beyond the terminal's own 16, which tmux passes on unchanged, and a third mark."""
-CHUNK = 4096
-"""Characters of image data per command."""
-IN_PAGE = "FRN_PAGE" in os.environ
-"""Whether the terminal is the page of `frn-tui --web`."""
+CHUNK = 4096  # characters of image data per command
+IN_PAGE = "FRN_PAGE" in os.environ  # whether the terminal is the page of `frn-tui --web`
 HIDDEN = Style(conceal=IN_PAGE or None)
 """Conceals placeholders in the page, which draws images over them; wider characters would show at the edges."""
 _numbers = count(os.getpid() * 977)  # so that two apps in one terminal use different numbers
@@ -68,22 +65,16 @@ class Graphics:
     def __init__(self, write: Callable[[str], object] = lambda data: None) -> None:
         """Send commands to the terminal by `write`."""
         self._write = write
-        self.mode: Mode | None = None
-        """Mode in which the terminal shows pixels; None if it is not known to."""
-        self.plain: Mode = "half"
-        """Mode without pixels that suits the terminal."""
-        self.cell = 10, 20
-        """Width and height of a cell in pixels."""
-        self.colours = 256
-        """Number of colours of a Sixel image."""
-        self.palette: Palette = ""
-        """Colours of an image made of characters."""
+        self.mode: Mode | None = None  # mode in which the terminal shows pixels; None if it is not known to
+        self.plain: Mode = "half"  # mode without pixels that suits the terminal
+        self.cell = 10, 20  # width and height of a cell in pixels
+        self.colours = 256  # number of colours of a Sixel image
+        self.palette: Palette = ""  # colours of an image made of characters
         self.in_page = IN_PAGE
         self.in_tmux = "TMUX" in os.environ and not IN_PAGE
         self._pictures: WeakValueDictionary[int, Picture] = WeakValueDictionary()
         self._sixels: dict[int, Rows] = {}
-        self._gone: list[int] = []
-        """Numbers of images that are no longer in use."""
+        self._gone: list[int] = []  # numbers of images that are no longer in use
 
     def mode_of(self, images: str) -> Mode:
         """Return the mode of a setting, which may be "auto"."""
@@ -154,8 +145,7 @@ class Graphics:
         return self._sixels.get(colour - FIRST_COLOUR + COLOURS * (PLACES[block] - 1))
 
 
-PAGE_COMMAND = 8117
-"""OSC command of the page of `frn-tui --web`, unused by terminals."""
+PAGE_COMMAND = 8117  # OSC command of the page of `frn-tui --web`, unused by terminals
 
 
 def _kitty_id(number: int) -> int:

@@ -5,10 +5,8 @@ from dataclasses import dataclass
 from frn_tui.terminal.modes import PIXELS, Mode
 from frn_tui.terminal.sixel import Rows
 
-CELL = 6
-"""Bytes per cell: the colours of its upper and its lower half."""
-Box = tuple[float, float, float, float]
-"""Left, top, right and bottom, in fractions of the photo."""
+CELL = 6  # bytes per cell: the colours of its upper and its lower half
+Box = tuple[float, float, float, float]  # left, top, right and bottom, in fractions of the photo
 WHOLE: Box = (0.0, 0.0, 1.0, 1.0)
 
 
@@ -19,20 +17,13 @@ class Picture:
     mode: Mode
     columns: int
     rows: int
-    cells: bytes
-    """Cells; empty for an image of pixels."""
-    view: Box = WHOLE
-    """The visible part of the photo."""
-    pixels: tuple[int, int] = (0, 0)
-    """Width and height of the drawn image."""
-    data: str = ""
-    """Pixels in the terminal's format."""
-    number: int = 0
-    """Number of an image of pixels."""
-    photo: tuple[int, int] = (0, 0)
-    """Width and height of the photo in pixels."""
-    crop: Box = WHOLE
-    """The network's crop, in fractions of the visible part."""
+    cells: bytes  # cells; empty for an image of pixels
+    view: Box = WHOLE  # the visible part of the photo
+    pixels: tuple[int, int] = (0, 0)  # width and height of the drawn image
+    data: str = ""  # pixels in the terminal's format
+    number: int = 0  # number of an image of pixels
+    photo: tuple[int, int] = (0, 0)  # width and height of the photo in pixels
+    crop: Box = WHOLE  # the network's crop, in fractions of the visible part
 
     @property
     def whole(self) -> Box:

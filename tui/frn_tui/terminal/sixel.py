@@ -22,8 +22,7 @@ _REPEATED = re.compile("!([0-9]+)(.)")
 class Rows(NamedTuple):
     """Sixel data of an image, separate for each row of cells."""
 
-    cell: tuple[int, int]
-    """Width and height of a cell in pixels."""
+    cell: tuple[int, int]  # width and height of a cell in pixels
     rows: tuple[tuple[str, ...], ...]
     """Pieces from left to right, each with as many cells as `cells_of_piece` returns.
 

@@ -16,12 +16,10 @@ from textual.message import Message
 
 from frn_tui.terminal.modes import Mode
 
-QUESTIONS = "\x1b[>0q\x1b[16t\x1b[c"
-"""Queries of name, cell size and capabilities."""
+QUESTIONS = "\x1b[>0q\x1b[16t\x1b[c"  # queries of name, cell size and capabilities
 TRUE_COLOUR = "\x1b[48:2:1:2:3m\x1bP$qm\x1b\\\x1b[0m"
 """Sets a true colour and queries the current style (DECRQSS), because ssh does not pass COLORTERM on."""
-MORE_COLOURS = "\x1b[?1;3;256S"
-"""Request for 256 Sixel colours; an xterm in VT340 mode otherwise gives 16."""
+MORE_COLOURS = "\x1b[?1;3;256S"  # request for 256 Sixel colours; an xterm in VT340 mode otherwise gives 16
 _ANSWER = re.compile(
     r"\x1bP>\|(?P<name>[^\x1b]*)\x1b\\|\x1b\[6;(?P<high>\d+);(?P<wide>\d+)t|\x1b\[\?(?P<can>[\d;]*)c"
     r"|\x1b\[\?1;0;(?P<colours>\d+)S|\x1b\[\?1;[1-3](?:;[\d;]*)?S|(?P<pong>\x1b\[0n)"
@@ -36,14 +34,11 @@ class Answered(Message):
     """The terminal has replied to a query."""
 
     name: str | None = None
-    cell: tuple[int, int] | None = None
-    """Width and height of a cell in pixels."""
-    can: tuple[str, ...] | None = None
-    """Capabilities: the numbers of DA1, the last reply."""
+    cell: tuple[int, int] | None = None  # width and height of a cell in pixels
+    can: tuple[str, ...] | None = None  # capabilities: the numbers of DA1, the last reply
     colours: int | None = None
     has_true_colour: bool = False
-    pong: bool = False
-    """Whether the terminal confirms that it has processed all output."""
+    pong: bool = False  # whether the terminal confirms that it has processed all output
 
 
 class Answers:

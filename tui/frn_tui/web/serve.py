@@ -29,8 +29,7 @@ HOST = "127.0.0.1"
 PORT = 8000
 MAX_COLUMNS, MAX_ROWS = 1000, 400
 """Size limits of a visit's screen in characters: a 4K display with characters of 4 x 5 pixels."""
-EXIT_TIMEOUT = 5.0
-"""Seconds that a visit's app has to keep unsaved work and exit after its page has closed."""
+EXIT_TIMEOUT = 5.0  # seconds that a visit's app has to keep unsaved work and exit after its page has closed
 READY = b"__GANGLION__\n"
 """The line with which Textual's web driver starts; packets follow: a type, four bytes of length, a payload."""
 HEADERS = {

@@ -15,13 +15,10 @@ from textual.widget import Widget
 
 from frn_tui.terminal.text import bar, display_name, percent
 
-DRAWN_GAUGE = 4
-"""Minimum height in lines at which the gauge is drawn; below it, only its text is shown."""
-LABEL = 9
-"""Width in cells of the labels at the left of a histogram."""
+DRAWN_GAUGE = 4  # minimum height in lines at which the gauge is drawn; below it, only its text is shown
+LABEL = 9  # width in cells of the labels at the left of a histogram
 LEVELS = " ▁▂▃▄▅▆▇█"
-Part = tuple[str, str]
-"""Text with its style's component class."""
+Part = tuple[str, str]  # text with its style's component class
 
 
 class Scale(Widget):
@@ -53,8 +50,7 @@ class BarRow:
 
     name: str
     probability: float
-    number: int | None = None
-    """Number key that selects the class, 1 to 9."""
+    number: int | None = None  # number key that selects the class, 1 to 9
     class_id: int = 0
 
 

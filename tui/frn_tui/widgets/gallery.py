@@ -28,12 +28,10 @@ from frn_tui.widgets.cells import picture_line
 from frn_tui.widgets.preview import PicturesWanted
 
 MIN_TILE = 16
-SMALL_TILE = 12
-"""Smallest width of a tile in cells, unless a smaller one is requested; and for photos of all classes."""
+SMALL_TILE = 12  # smallest width of a tile in cells, unless a smaller one is requested; and for photos of all classes
 Mark = Literal["", "broken", "missing", "near", "outlier"]
 
-NO_PICTURE = ("broken", "missing")
-"""Marks of files that cannot be drawn."""
+NO_PICTURE = ("broken", "missing")  # marks of files that cannot be drawn
 GLYPHS = {"broken": "⚠", "missing": "?", "near": "≈", "outlier": "!", "": ""}
 
 
@@ -43,11 +41,9 @@ class GalleryItem:
 
     path: str
     name: str
-    key: str | None = None
-    """Hash of its content, if known."""
+    key: str | None = None  # hash of its content, if known
     mark: Mark = ""
-    note: str = ""
-    """Meaning of the mark, such as why a file is broken."""
+    note: str = ""  # meaning of the mark, such as why a file is broken
     subject: tuple[int, ...] = ()
     """Box of the subject that was found in it, which is shown instead of the whole: left, top, width and height."""
 
@@ -62,8 +58,7 @@ class Grid:
 
     count: int
     columns: int
-    pitch: Size
-    """Distance in cells to the next item, across and down."""
+    pitch: Size  # distance in cells to the next item, across and down
 
     @property
     def lines(self) -> int:
@@ -157,8 +152,7 @@ class Gallery(ScrollView, can_focus=True):
 
     view: reactive[Literal["grid", "list"]] = reactive("grid", init=False)
     mode: reactive[Mode] = reactive("half", init=False)
-    cursor: reactive[int] = reactive(0, init=False)
-    """Index of the item under the cursor."""
+    cursor: reactive[int] = reactive(0, init=False)  # index of the item under the cursor
     tile_width: reactive[int] = reactive(0, init=False)
     """Approximate width of a tile in cells; 0 chooses it from the available space."""
 
@@ -176,17 +170,13 @@ class Gallery(ScrollView, can_focus=True):
         self.set_reactive(Gallery.mode, mode)
         self._items: tuple[GalleryItem, ...] = ()
         self._places: dict[str, int] = {}
-        self._shown: dict[str, int] = {}
-        """Places of the items by the name of what is shown of them."""
+        self._shown: dict[str, int] = {}  # places of the items by the name of what is shown of them
         self._selected: set[str] = set()
         self._anchor = ""
-        self.selects = False
-        """Whether moving the cursor selects from the anchor on."""
+        self.selects = False  # whether moving the cursor selects from the anchor on
         self._selected_before: set[str] = set()
-        self.least = MIN_TILE
-        """Smallest width of a tile, unless `tile_width` is smaller."""
-        self.empty_text = ""
-        """Shown in place of items."""
+        self.least = MIN_TILE  # smallest width of a tile, unless `tile_width` is smaller
+        self.empty_text = ""  # shown in place of items
         # Maximum number of images in memory
         self._pictures: LRUCache[str, tuple[RenderPreview, Picture]] = LRUCache(512)
         self._asked: list[RenderPreview] = []

@@ -8,15 +8,13 @@ from textual.widgets import Static
 
 from frn_tui.terminal.text import bar, display_name
 
-PASSING = 6.0
-"""Seconds that a message is shown."""
+PASSING = 6.0  # seconds that a message is shown
 
 
 class JobLine(Static):
     """Line with the running job and its progress on the left, and a passing message on the right."""
 
-    hint = reactive("")
-    """Text shown while there is neither a job nor a message."""
+    hint = reactive("")  # text shown while there is neither a job nor a message
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(markup=False, id=id)

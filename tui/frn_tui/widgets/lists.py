@@ -74,14 +74,11 @@ class ClassRow:
     """Data of a class in the list."""
 
     id: int
-    number: int
-    """Position among the classes, whose first nine have number keys."""
+    number: int  # position among the classes, whose first nine have number keys
     name: str
     images: int
-    quality: float | None = None
-    """Fraction of its examples that leave-one-out classifies correctly; None if unknown."""
-    trouble: str = ""
-    """Problem with the class; the list marks classes that have one."""
+    quality: float | None = None  # fraction of its examples that leave-one-out classifies correctly; None if unknown
+    trouble: str = ""  # problem with the class; the list marks classes that have one
 
 
 class _Line(OneLine):

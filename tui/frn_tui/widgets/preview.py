@@ -23,8 +23,7 @@ from frn_tui.terminal.rendered_picture import WHOLE, Picture
 from frn_tui.terminal.text import display_name
 from frn_tui.widgets.cells import margins, picture_line
 
-STEP = 2.0
-"""Zoom factor of a key."""
+STEP = 2.0  # zoom factor of a key
 MIDDLE = (0.5, 0.5)
 Corners = tuple[int, int, int, int]
 
@@ -35,16 +34,14 @@ class PicturesWanted(Message):
 
     widget: Widget
     requests: Sequence[RenderPreview]
-    provide: Callable[[RenderPreview, Picture | None], None]
-    """Accepts an image, or None if it could not be rendered."""
+    provide: Callable[[RenderPreview, Picture | None], None]  # accepts an image, or None if it could not be rendered
 
 
 @dataclass(frozen=True)
 class Mark:
     """A frame around a part of a photo."""
 
-    box: Sequence[float]
-    """Left, top, width and height in fractions of the network's crop, or in pixels of the photo."""
+    box: Sequence[float]  # left, top, width and height in fractions of the network's crop, or in pixels of the photo
     text: str = ""
     kind: Literal["mark", "faint"] = "mark"
     is_whole: bool = True
@@ -80,10 +77,8 @@ class Preview(Widget, can_focus=True):
         super().__init__(id=id)
         self.set_reactive(Preview.mode, mode)
         self.set_reactive(Preview.empty_text, empty_text)
-        self.zoom, self.centre = 1.0, MIDDLE
-        """Zoom relative to the whole photo, and the point at the centre."""
-        self.follower: Preview | None = None
-        """A preview that shows the same part of its photo."""
+        self.zoom, self.centre = 1.0, MIDDLE  # zoom relative to the whole photo, and the point at the centre
+        self.follower: Preview | None = None  # a preview that shows the same part of its photo
         self.picture: Picture | None = None
         self.on_picture: Callable[[RenderPreview], object] = lambda request: None
         """Called with the request of each image that is shown."""

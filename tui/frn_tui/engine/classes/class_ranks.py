@@ -14,10 +14,8 @@ from frn.features.feature_cache import Maps
 from frn.ridge.enrolment import Array, EnrolledClass, Floats
 from frn_tui.engine.worker_queues import Check
 
-BLOCK = 64 << 20
-"""Bytes of d x d matrices at a time, for examples and for classes."""
-MAX_OPERATIONS = 6e9
-"""Maximum number of multiplications per call, under a second; further pairs wait for the next call."""
+BLOCK = 64 << 20  # bytes of d x d matrices at a time, for examples and for classes
+MAX_OPERATIONS = 6e9  # maximum number of multiplications per call, under a second; further pairs wait for the next call
 
 Group = tuple[str, ...]
 

@@ -37,8 +37,7 @@ SECONDS = 1.0
 MAX_WEIGHTS, MAX_LEFT_OUT = 256 << 20, 50
 """Bytes of examples and their weights to keep: about 2,900 examples of the default model; largest class in which an
 example is explained by the others."""
-DISTANCE_WEIGHT = 0.5
-"""Weight of the distances between mean locations in the order of misfits."""
+DISTANCE_WEIGHT = 0.5  # weight of the distances between mean locations in the order of misfits
 
 
 class EnrolledClasses:
@@ -47,8 +46,7 @@ class EnrolledClasses:
     def __init__(self, models: Models) -> None:
         self.models = models
         self._forget()
-        self._nothing = "no class has an example yet"
-        """Reason why there are no classes."""
+        self._nothing = "no class has an example yet"  # reason why there are no classes
 
     def _forget(self) -> None:
         """Forget the classes of another model."""
@@ -59,8 +57,7 @@ class EnrolledClasses:
         self._copies: tuple[list[Keys], dict[str, str]] = [], {}
         """The examples of all classes, and those that are not used (`copies.find_copies`)."""
         self._known = KnownCopies()
-        self._means: dict[Keys, Array] = {}
-        """Mean location of each example, (k, d), by the keys of its class."""
+        self._means: dict[Keys, Array] = {}  # mean location of each example, (k, d), by the keys of its class
         self._rows: dict[str, Array] = {}
         """Leave-one-out errors (way,) of the examples of the classes in use, for heads other than FRN's."""
         self._weights: ByteLimitedCache[Floats] = ByteLimitedCache(MAX_WEIGHTS)
@@ -69,8 +66,7 @@ class EnrolledClasses:
         self._of: list[Keys] | None = None
         """The listed examples of the classes in use; None if they are not calibrated yet."""
         self._finder: CachingFinder | None = None
-        self._subjects: Subjects | None = None
-        """The subjects of the photos, if they are searched for."""
+        self._subjects: Subjects | None = None  # the subjects of the photos, if they are searched for
 
     def head_for(self, state: State) -> ProjectHead | None:
         """Return the head to store in a project with these classes; None if different classes are in use."""

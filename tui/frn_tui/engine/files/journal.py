@@ -25,8 +25,7 @@ from frn_tui.settings.settings import state_folder
 
 FORMAT = "frn-journal"
 JOURNAL_VERSION = 1
-PATIENCE = 15.0
-"""Seconds that the engine of a killed app has to exit."""
+PATIENCE = 15.0  # seconds that the engine of a killed app has to exit
 
 
 class RunningApp:
@@ -34,8 +33,7 @@ class RunningApp:
 
     def __init__(self, app: int, started: int = 0) -> None:
         self._app = app
-        self._project: Lock | None = None
-        """Lock of the open project."""
+        self._project: Lock | None = None  # lock of the open project
         self._path = state_folder() / f"journal-{started}-{app}.json"
         self._lock = Lock(self._path.with_suffix(".lock"))
         if self._path.exists():  # left by the previous engine

@@ -33,12 +33,10 @@ from frn_tui.client.file_requests import LeftMoves
 from frn_tui.engine.files.placing import is_same_photo, make_folder, remove_twin
 from frn_tui.settings.settings import state_folder
 
-TAIL = 1 << 18
-"""Bytes at the end of a journal that are searched for unfinished moves."""
+TAIL = 1 << 18  # bytes at the end of a journal that are searched for unfinished moves
 
 
-_owned: dict[Path, Lock] = {}
-"""Locks of the journals whose plans this process carries out."""
+_owned: dict[Path, Lock] = {}  # locks of the journals whose plans this process carries out
 
 
 @dataclass(slots=True)
@@ -50,14 +48,12 @@ class Record:
     folder: str = ""
     verdicts: list[str] = field(default_factory=list)
     is_over: bool = False
-    folders: set[str] = field(default_factory=set)
-    """Folders that were created for the photos."""
+    folders: set[str] = field(default_factory=set)  # folders that were created for the photos
     moved: dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any]]] = field(default_factory=dict)
     """Moves by both paths, without those that were taken back: their lines before and after."""
 
 
-_last: dict[Path, Record] = {}
-"""Record of the journal that was last used, which is read once for thousands of photos."""
+_last: dict[Path, Record] = {}  # record of the journal that was last used, which is read once for thousands of photos
 
 
 class MoveJournal:

@@ -15,8 +15,7 @@ from frn.errors import FrnError
 from frn.system.files import LOCK, PART, beside, remove, sha256, sync_path
 from frn.system.processes.locks import lock
 
-_AT_CWD, _NO_REPLACE = -100, 1
-"""Constants of Linux's `renameat2`."""
+_AT_CWD, _NO_REPLACE = -100, 1  # constants of Linux's `renameat2`
 _UNSUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP}
 _PIECE = 1 << 20
 

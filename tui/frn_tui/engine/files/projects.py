@@ -21,8 +21,7 @@ class Projects:
 
     def __init__(self, models: Models, app: RunningApp, classes: EnrolledClasses) -> None:
         self._models, self._app, self._classes = models, app, classes
-        self._known: dict[Path, Project] = {}
-        """Projects that were loaded or saved."""
+        self._known: dict[Path, Project] = {}  # projects that were loaded or saved
 
     def load(self, request: LoadProject, job: Job) -> Loaded:
         path = Path(request.path)

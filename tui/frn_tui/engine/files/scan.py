@@ -44,10 +44,8 @@ KINDS: dict[Kind, Callable[[Path], bool]] = {
     "model": lambda path: path.suffix.lower() == ".onnx",
 }
 """Kinds of files in the order of a file picker; folders come first."""
-THUMBNAILS = 3
-"""Photos shown of each level of folders."""
-MAX_FOLDERS = 5_000
-"""Maximum number of subfolders to list."""
+THUMBNAILS = 3  # photos shown of each level of folders
+MAX_FOLDERS = 5_000  # maximum number of subfolders to list
 
 
 def scan(request: ScanPath, job: Job) -> Found:

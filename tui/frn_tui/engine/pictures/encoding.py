@@ -16,16 +16,13 @@ from frn_tui.terminal.modes import FRAME, Palette
 from frn_tui.terminal.rendered_picture import Box
 from frn_tui.terminal.sixel import cells_of_piece
 
-BAND = 6
-"""Pixels in a column that one Sixel character stands for."""
+BAND = 6  # pixels in a column that one Sixel character stands for
 LEAD, GAP, SHORTEST_RUN = 5, 5, 4
 """Bytes of a separator with a colour, like `$#255`, and of a gap, like `!959?`; minimum length of a shorter run."""
-AT_ONCE = 1 << 15
-"""Number of pixels written at once, chosen to keep the data in the processor's cache."""
+AT_ONCE = 1 << 15  # number of pixels written at once, chosen to keep the data in the processor's cache
 PIXELS_OF_A_COLOUR, FEWEST = 300, 64
 """Pixels per colour and minimum number of colours: a tile needs fewer than a large image and is then faster."""
-LINE = 2
-"""Width of the frame in pixels; half blocks show its corners."""
+LINE = 2  # width of the frame in pixels; half blocks show its corners
 
 
 def kitty_data(pixels: Pixels) -> str:

@@ -16,8 +16,7 @@ Floats = NDArray[np.float32]
 
 SPACE = 1.6 * np.array([(0.299, 0.587, 0.114), (-0.135, -0.265, 0.4), (0.4, -0.335, -0.065)], dtype=np.float32)
 """RGB to brightness and two differences of colour, which count less."""
-WINDOWS = 1, 3, 6
-"""Numbers of cells for whose darker and brighter half of the pixels a new pair of colours is proposed."""
+WINDOWS = 1, 3, 6  # numbers of cells for whose darker and brighter half of the pixels a new pair of colours is proposed
 BEAM = 3
 WEIGHT, POWER = 1.3, 1.2
 """Squared error that a byte may save: more in photos with much detail, where errors are seen less."""

@@ -23,8 +23,7 @@ from frn_tui.terminal.rendered_picture import WHOLE, Box, Picture
 
 Floats = NDArray[np.float64]
 
-SIDES = (128, 256, 512, 1024, 2048, 4096, 8192)
-"""Sizes in pixels to which the longer side is decoded."""
+SIDES = (128, 256, 512, 1024, 2048, 4096, 8192)  # sizes in pixels to which the longer side is decoded
 NO_MODEL = EvaluationTransform(size=84)
 
 

@@ -12,10 +12,8 @@ from textual.screen import Screen
 
 from frn_tui.terminal.wire.cell_buffer import CellBuffer
 
-PING = "\x1b[5n"
-"""Status query to the terminal, which answers once it has processed all earlier output."""
-SMALLEST, LARGEST = 2_000, 1 << 20
-"""Maximum number of image bytes that may be unconfirmed."""
+PING = "\x1b[5n"  # status query to the terminal, which answers once it has processed all earlier output
+SMALLEST, LARGEST = 2_000, 1 << 20  # maximum number of image bytes that may be unconfirmed
 QUICK, PATIENCE = 0.1, 2.0
 """Seconds that output may wait on the line, and after which a terminal without an answer counts as silent."""
 
@@ -27,10 +25,8 @@ class CellApp(App[None]):
         super().__init__()
         self.cells = CellBuffer()
         self._window = 3 * SMALLEST
-        self._pinged: float | None = None
-        """Time of the last query to the terminal, until it answers."""
-        self._sent, self._delay = 0, inf
-        """Bytes of images sent with it; the least time that an answer took."""
+        self._pinged: float | None = None  # time of the last query to the terminal, until it answers
+        self._sent, self._delay = 0, inf  # bytes of images sent with it; the least time that an answer took
 
     def repaint(self) -> None:
         """Write everything again, because the terminal may have lost it."""

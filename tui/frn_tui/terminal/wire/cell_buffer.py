@@ -23,11 +23,9 @@ PICTURES = frozenset(HALF_BLOCK + PLACEHOLDER + WAITING)
 Cell = tuple[str, Style]
 """A character with its combining marks, and its style; the second cell of a wide character is empty."""
 NOTHING: Cell = ("\0", Style.null())
-Codes = tuple[str, str, str]
-"""Codes of a style's attributes, of its colour and of its background."""
+Codes = tuple[str, str, str]  # codes of a style's attributes, of its colour and of its background
 UNKNOWN: Codes = "?", "", ""
-UNSEEN = ("", "1", "2", "3")
-"""Attributes that do not change a blank: bold, dim and italic."""
+UNSEEN = ("", "1", "2", "3")  # attributes that do not change a blank: bold, dim and italic
 
 
 class CellBuffer:
@@ -36,8 +34,7 @@ class CellBuffer:
     def __init__(self) -> None:
         self._wanted: list[list[Cell]] = []
         self._shown: list[list[Cell]] = []
-        self._stale: set[int] = set()
-        """Lines whose cells may differ."""
+        self._stale: set[int] = set()  # lines whose cells may differ
 
     def forget(self) -> None:
         self._shown = [[NOTHING] * len(line) for line in self._wanted]

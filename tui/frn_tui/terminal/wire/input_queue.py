@@ -15,8 +15,7 @@ from textual.app import App
 from textual.dom import DOMNode
 from textual.message_pump import MessagePump
 
-FRAME = 0.3
-"""Seconds after which the screen is painted while more keys wait."""
+FRAME = 0.3  # seconds after which the screen is painted while more keys wait
 
 
 class InputQueue:
