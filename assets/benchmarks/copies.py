@@ -49,7 +49,6 @@ def border(colour: str) -> Change:
 
 
 def tint(image: Image.Image) -> Image.Image:
-    """Return a warmer photo."""
     return Image.merge(
         "RGB", [band.point(lambda v, f=f: v * f) for band, f in zip(image.split(), (1.15, 1, 0.8), strict=True)]
     )

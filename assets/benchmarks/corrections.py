@@ -41,7 +41,6 @@ class User:
 
     @property
     def items(self) -> dict[str, Reviewed]:
-        """Return all answers by path."""
         return {item.path: item for item in self.controller.reviewed()}
 
     @property

@@ -93,7 +93,6 @@ def print_table(sets: list[list[Floats]], prior: Prior, count: int) -> None:
 
 
 def main() -> None:
-    """Print a table."""
     options = parser().parse_args()
     extractor = load_extractor(options.model, "cpu")
     print_table([features(extractor, [root / options.split]) for root in options.data], extractor.prior, options.draws)

@@ -73,7 +73,6 @@ class Decoder(nn.Module):
 
     @classmethod
     def of(cls, model: Model) -> "Decoder":
-        """Return an untrained decoder for a model's feature maps."""
         return cls(model.d, grid=model.grid[0], size=model.config.transform.size)
 
     def forward(self, maps: Tensor) -> Tensor:

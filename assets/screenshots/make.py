@@ -59,7 +59,6 @@ class Stage:
         sys.exit("the app did not settle")
 
     def take(self, name: str, label: str) -> None:
-        """Draw the screen to a file."""
         strips = self.app.screen._compositor.render_strips()  # as in `App.export_screenshot`
         path = here / f"{name}.svg"
         path.write_text(draw(strips, self.app.size.width, label), encoding="utf-8")

@@ -110,7 +110,6 @@ class TorchvisionMaps(nn.Module):
         return images
 
     def fitted(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the weights without the classifier."""
         return {key: value for key, value in weights.items() if not key.startswith(f"{self.head}.")}
 
     @classmethod
@@ -196,7 +195,6 @@ class TimmMaps(nn.Module):
 
     @classmethod
     def recipe(cls, name: str, weights: Path | None) -> Recipe:
-        """Return the recipe that timm stores with the network."""
         config = _timm_config(name)
         size, ratio = config["input_size"][-1], 1 / config["crop_pct"]
         return Recipe(size=size, ratio=ratio, mean=tuple(config["mean"]), std=tuple(config["std"]))
@@ -212,12 +210,10 @@ class TimmMaps(nn.Module):
 
     @classmethod
     def hub(cls, name: str) -> str:
-        """Return the hub repository of a network."""
         return str(_timm_config(name).get("hf_hub_id") or f"timm/{name}")
 
     @classmethod
     def download(cls, name: str, progress: Progress | None = None) -> Path:
-        """Download the weights to the hub's cache."""
         return fetch_from_hub(cls.hub(name), "model.safetensors")
 
 

@@ -105,6 +105,5 @@ app.command("help", rich_help_panel="Help")(show_help)
 
 
 def run() -> None:
-    """Run the command line."""
     with plain_ending():
         app()

@@ -21,7 +21,6 @@ class ClassFolders:
 
     @property
     def members(self) -> dict[str, list[Path]]:
-        """The files of each class."""
         return {
             name: [self.root / name / file for file in files]
             for name, files in zip(self.names, self.files, strict=True)
@@ -29,11 +28,9 @@ class ClassFolders:
 
     @property
     def paths(self) -> list[Path]:
-        """Every file, class by class."""
         return [path for paths in self.members.values() for path in paths]
 
     def without(self, names: Collection[str]) -> "ClassFolders":
-        """Return the split without these classes."""
         kept = [(name, files) for name, files in zip(self.names, self.files, strict=True) if name not in names]
         return ClassFolders(self.root, tuple(name for name, _ in kept), tuple(files for _, files in kept), self.skipped)
 

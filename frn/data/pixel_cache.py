@@ -60,7 +60,6 @@ class StoredImages:
 
     @property
     def is_uniform(self) -> bool:
-        """Return whether all images have the same size."""
         return len(set(self.heights.tolist())) == 1 and len(set(self.widths.tolist())) == 1
 
     def images(self) -> Pixels:
@@ -103,7 +102,6 @@ class ConcatImages:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Number of readable images per class."""
         return tuple(size for part in self.parts for size in part.sizes)
 
     @property

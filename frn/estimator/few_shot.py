@@ -346,11 +346,9 @@ class FewShotClassifier:
 
     @property
     def _parameters(self) -> tuple[object, ...]:
-        """Parameters that determine the extractor."""
         return self.model, self.device, self.tta
 
     def _open(self) -> Extractor:
-        """Return the extractor of the current parameters."""
         if (fitted := self._now) is not None and fitted.opened == self._parameters:
             return fitted.classifier.extractor
         return load_extractor(self.model, self.device, self.tta)

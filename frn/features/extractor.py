@@ -140,7 +140,6 @@ class Extractor:
 
     @property
     def batch(self) -> int:
-        """Return the number of images per run."""
         return max(1, min(BATCH, PIXELS // self.transform.size**2))
 
     def feature_maps(self, pixels: Pixels) -> Maps:

@@ -94,13 +94,11 @@ def is_heif(data: bytes) -> bool:
 
 
 def is_heif_readable() -> bool:
-    """Return whether the extra is installed."""
     return find_spec("pi_heif") is not None
 
 
 @functools.cache
 def register_heif() -> None:
-    """Register the format with Pillow."""
     from pi_heif import register_heif_opener
 
     register_heif_opener(thumbnails=False)

@@ -83,7 +83,6 @@ def _searched(state: State) -> list[object]:
 
 
 def form_key(state: State, extractor: Extractor, head: HeadParameters) -> str:
-    """Return the key of the form of a state that is enrolled with this head."""
     text = json.dumps([classes_key(state, extractor), asdict(head)])
     return "form-" + hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
@@ -105,13 +104,11 @@ def are_alike(head: HeadParameters, other: HeadParameters) -> bool:
 
 
 def stored_head(store: FeatureStore | None, state: State, extractor: Extractor) -> HeadParameters | None:
-    """Return the head that was chosen for the classes of a state, or None if it is not stored."""
     key = classes_key(state, extractor)
     return from_bytes(store.get_bytes(extractor.sha256, key) if store else None, key, HeadParameters)
 
 
 def store_head(store: FeatureStore | None, state: State, extractor: Extractor, tuned: HeadParameters) -> None:
-    """Store the head that was chosen for the classes of a state."""
     if store:
         key = classes_key(state, extractor)
         store.put_bytes(extractor.sha256, key, to_bytes(tuned, key))
@@ -125,7 +122,6 @@ def stored_copies(store: FeatureStore | None, state: State, extractor: Extractor
 
 
 def store_copies(store: FeatureStore | None, state: State, extractor: Extractor, copies: dict[str, str]) -> None:
-    """Store the copies among all examples of a state."""
     if store:
         key = "copies-" + classes_key(state, extractor)
         store.put_bytes(extractor.sha256, key, to_bytes(copies, key))

@@ -157,7 +157,6 @@ class Enrollment:
 
 
 def keys_of(entry: ClassEntry) -> Keys:
-    """Return the content keys that determine a class."""
     return tuple(support.key for support in entry.supports)
 
 

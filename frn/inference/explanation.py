@@ -53,7 +53,6 @@ class Box(NamedTuple):
         return self.x / w, self.y / h, self.width / w, self.height / h
 
     def overlaps(self, other: "Box") -> bool:
-        """Return whether the boxes share a cell."""
         return abs(2 * (self.x - other.x) + self.width - other.width) < self.width + other.width and (
             abs(2 * (self.y - other.y) + self.height - other.height) < self.height + other.height
         )

@@ -110,7 +110,6 @@ class MapClassifier:
 
     @property
     def names(self) -> list[str]:
-        """Return the names of the classes."""
         return [entry.name for entry in self.state.classes]
 
     @property

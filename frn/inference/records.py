@@ -47,7 +47,6 @@ class Prediction:
 
     @cached_property
     def label(self) -> str:
-        """The class that reconstructs the image best."""
         return min(self.errors, key=self.errors.__getitem__)
 
 

@@ -84,7 +84,6 @@ class Reconstruction:
 
     @cached_property
     def joined(self) -> ClassScorer:
-        """Return the scorer for the rows of all classes together."""
         return self._joined or ClassScorer(list(self.classes.values()))
 
     def example_of(self, key: Key) -> str | None:

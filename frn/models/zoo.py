@@ -58,7 +58,6 @@ class Network:
 
 @cache
 def catalogue() -> dict[str, Network]:
-    """Return the pretrained backbones by short name."""
     text = Path(__file__).with_name("catalogue.toml").read_text(encoding="utf-8")
     return {name: Network(**entry) for name, entry in tomllib.loads(text).items()}
 
@@ -104,7 +103,6 @@ def require_exported(model: str) -> Path:
 
 
 def is_exported(path: Path) -> bool:
-    """Return whether a path has the suffix of an exported model."""
     return path.suffix.lower() == ".onnx"
 
 
@@ -121,7 +119,6 @@ def named_models() -> dict[str, ModelFiles]:
 
 
 def named_extractors() -> dict[str, Path]:
-    """Return the exported extractors of named models, by name."""
     return {name: files.extractor for name, files in named_models().items() if files.extractor is not None}
 
 
@@ -197,10 +194,8 @@ def assets_folder() -> Path:
 
 
 def shipped_models() -> dict[str, Path]:
-    """Return the shipped models by name."""
     return {path.stem: path for path in sorted((assets_folder() / "models").glob("*.safetensors"))}
 
 
 def shipped_extractors() -> dict[str, Path]:
-    """Return the exported feature extractors of the shipped models, by name."""
     return {path.stem: path for path in sorted((assets_folder() / "models").glob("*.onnx"))}

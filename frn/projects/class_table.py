@@ -25,7 +25,6 @@ MAX_TABLE = 256 << 20
 
 
 def is_table(path: Path) -> bool:
-    """Return whether a path has the suffix of a table."""
     return path.suffix.lower() in (".csv", ".tsv")
 
 

@@ -11,7 +11,6 @@ class KnownCopies:
     """The near copies among examples that were compared, so that an edit compares only new photos."""
 
     def __init__(self) -> None:
-        """Start with no photo."""
         self.sets: dict[tuple[str, ...], list[list[int]]] = {}
         """Places of near copies within classes, by the keys of their examples."""
         self._compared: list[tuple[list[str], Looks]] = []

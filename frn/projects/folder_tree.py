@@ -264,7 +264,6 @@ def split_named(name: str) -> str | None:
 
 
 def spaced(name: str) -> str:
-    """Return a name in lower case, with spaces between the words of CamelCase."""
     return re.sub("(?<=[a-z])(?=[A-Z])", " ", name).lower()
 
 
@@ -274,7 +273,6 @@ def is_of_the_system(name: str) -> bool:
 
 
 def looks_like_image(name: str) -> bool:
-    """Return whether a file name looks like that of an image, or of a box of one."""
     return split_box(name)[0].suffix.lower() in EXTENSIONS
 
 

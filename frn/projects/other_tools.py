@@ -94,7 +94,6 @@ def _load(path: Path) -> Any:
 
 
 def _kind(document: Any) -> Any:
-    """Return the reader of an export, or None."""
     if isinstance(document, ET.Element):
         return _voc if document.tag == "annotation" and document.findtext("filename") else None
     is_coco = isinstance(document, dict) and {"images", "annotations", "categories"} <= document.keys()

@@ -82,7 +82,6 @@ class Project:
 
 
 def is_project(path: Path) -> bool:
-    """Return whether a path has the suffix of a project file."""
     return path.name.lower().endswith(SUFFIX)
 
 

@@ -103,7 +103,6 @@ class State:
         raise FrnError(f"no class has the number {class_id}")
 
     def named(self, name: str) -> ClassEntry | None:
-        """Return a class by its name."""
         return next((entry for entry in self.classes if entry.name == normal(name)), None)
 
     @property
@@ -112,7 +111,6 @@ class State:
         return chain(*(entry.supports for entry in self.classes), self.others)
 
     def holders(self) -> dict[str, tuple[ClassEntry, Support]]:
-        """Return the class of each example by the photo's key."""
         return {support.key: (entry, support) for entry in self.classes for support in entry.supports}
 
 
@@ -140,7 +138,6 @@ class Session:
 
     @property
     def state(self) -> State:
-        """Return the current state."""
         return self._states[self._at]
 
     @property
@@ -153,31 +150,25 @@ class Session:
         self._saved = self.state if state is None else state
 
     def name_act(self, said: str) -> None:
-        """Record a description of the last edit, for undo and redo."""
         self.amend(replace(self.state, act=said))
 
     @property
     def undone(self) -> str:
-        """Return a description of the edit that redo would repeat."""
         return self._states[self._at + 1].act if self.can_redo else ""
 
     @property
     def can_undo(self) -> bool:
-        """Return whether there is an edit to undo."""
         return self._at > 0
 
     @property
     def can_redo(self) -> bool:
-        """Return whether there is an edit to redo."""
         return self._at < len(self._states) - 1
 
     def undo(self) -> State:
-        """Undo the last edit, if any."""
         self._at = max(self._at - 1, 0)
         return self.state
 
     def redo(self) -> State:
-        """Redo the last undone edit, if any."""
         self._at = min(self._at + 1, len(self._states) - 1)
         return self.state
 
@@ -318,7 +309,6 @@ class Session:
 
 
 def _changed(state: State, changed: ClassEntry) -> State:
-    """Return the state with a changed class."""
     return replace(state, classes=tuple(changed if entry.id == changed.id else entry for entry in state.classes))
 
 
@@ -391,7 +381,6 @@ def describe_copies(state: State, copies: Mapping[str, str]) -> list[FrnError]:
 
 
 def in_both(one: Path, name: str, other: Path, other_name: str) -> FrnError:
-    """Return what to report about a photo in two classes."""
     return FrnError(
         f"{one} of class {name!r} and {other} of class {other_name!r} are the same photo; neither is used. Remove one."
     )

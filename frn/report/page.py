@@ -38,7 +38,6 @@ def render(template: str | Path, title: str, command: str, facts: Mapping[str, s
 
 
 def render_part(template: str, **values: object) -> str:
-    """Render a fragment of a page."""
     return _templates().get_template(template).render(values)
 
 
@@ -66,7 +65,6 @@ def _templates() -> Environment:
 
 
 def own_file(name: str) -> str:
-    """Return one of our style sheets or scripts."""
     return (files("frn.report") / name).read_text(encoding="utf-8")
 
 

@@ -63,5 +63,4 @@ class PartsOfPage:
 
 
 def thumbnail(image: Image.Image) -> Image.Image:
-    """Return a small copy of a crop."""
     return image.resize((SIDE, SIDE), Image.Resampling.BILINEAR)

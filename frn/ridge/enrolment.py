@@ -86,7 +86,6 @@ class JoinedClasses:
 
     @classmethod
     def of(cls, classes: Iterable[EnrolledClass]) -> "JoinedClasses":
-        """Join one or more classes."""
         rows, signs = zip(*((enrolled.rows, enrolled.signs) for enrolled in classes), strict=True)
         return cls(np.concatenate(rows), np.concatenate(signs), np.array([len(of_class) for of_class in rows]))
 
@@ -114,7 +113,6 @@ class Centres:
 
     @classmethod
     def of(cls, classes: Iterable[EnrolledClass]) -> "Centres":
-        """Collect the centres of one or more classes."""
         centres = np.stack([enrolled.centre for enrolled in classes]).astype(np.float64)
         origin = centres.mean(0)
         return cls(origin, centres - origin, float(np.square(centres).sum(1).mean()) or 1.0)

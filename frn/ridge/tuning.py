@@ -68,7 +68,6 @@ class Prior:
 
     @classmethod
     def trained(cls, head: HeadParameters) -> "Prior":
-        """Return the prior for a trained head."""
         return cls(head.alpha, head.beta, head.gamma)
 
     def head(self, shots: float) -> HeadParameters:

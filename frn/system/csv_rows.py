@@ -18,7 +18,6 @@ def text_in(cell: str) -> str:
 
 
 def csv_row(values: Iterable[object]) -> str:
-    """Return one row of a file."""
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\r\n").writerow(map(cell, values))
     return text.getvalue()

@@ -256,7 +256,6 @@ def _require_regular(status: os.stat_result, path: Path, most: int) -> None:
 
 
 def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -18,13 +18,11 @@ class ByteLimitedCache(Generic[Kept]):
         self._entries: OrderedDict[Hashable, Kept] = OrderedDict()
 
     def get(self, key: Hashable) -> Kept | None:
-        """Return an entry and mark it as used now; None if it does not exist."""
         if key in self._entries:
             self._entries.move_to_end(key)
         return self._entries.get(key)
 
     def put(self, key: Hashable, entry: Kept) -> None:
-        """Add or replace an entry."""
         self._bytes += entry.nbytes - (self._entries.pop(key).nbytes if key in self._entries else 0)
         self._entries[key] = entry
         while self._bytes > self._limit and len(self._entries) > 1:

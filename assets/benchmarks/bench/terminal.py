@@ -120,7 +120,6 @@ def resident(pid: int) -> float:
 
 
 def alive(pids: Sequence[int]) -> list[int]:
-    """Return those of the given processes that are still running."""
     words = _ps("-eo", "pid=")
     return sorted(set(pids) & set(map(int, words)))
 

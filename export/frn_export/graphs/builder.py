@@ -40,26 +40,22 @@ class GraphBuilder:
         return name
 
     def include(self, graph: onnx.GraphProto) -> None:
-        """Add the nodes and constants of a finished graph."""
         self.constants.extend(graph.initializer)
         self.nodes.extend(graph.node)
 
     def node(self, kind: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
-        """Add a node with one output and return its name."""
         output = output or f"{self.prefix}v{len(self.nodes)}"
         name = f"{self.prefix}{kind}_{len(self.nodes)}"
         self.nodes.append(helper.make_node(kind, list(inputs), [output], name=name, **attributes))
         return output
 
     def outputs(self, kind: str, count: int, *inputs: str, **attributes: Any) -> list[str]:
-        """Add a node with several outputs and return their names."""
         name = f"{self.prefix}{kind}_{len(self.nodes)}"
         names = [f"{self.prefix}v{len(self.nodes)}_{place}" for place in range(count)]
         self.nodes.append(helper.make_node(kind, list(inputs), names, name=name, **attributes))
         return names
 
     def split(self, value: str, parts: int, axis: int = 0) -> list[str]:
-        """Add a node that splits an axis into equal parts."""
         return self.outputs("Split", parts, value, axis=axis, num_outputs=parts)
 
     def ints(self, *values: int) -> str:
@@ -67,7 +63,6 @@ class GraphBuilder:
         return self.constant(np.array(values, dtype=np.int64))
 
     def doubles(self, value: float) -> str:
-        """Add a float64 scalar."""
         return self.constant(np.array(value, dtype=np.float64))
 
     def body(

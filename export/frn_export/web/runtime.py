@@ -35,7 +35,6 @@ class Runtime:
 
     @property
     def licence(self) -> str:
-        """The licence to include with them."""
         text = (files("frn_export.web") / "runtime-licence.txt").read_text(encoding="utf-8")
         return text.format(version=self.version, script=SCRIPT, binary=BINARY, package=PACKAGE)
 

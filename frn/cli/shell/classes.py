@@ -43,7 +43,6 @@ def open_classes(
 
 
 def show_expected(classifier: "Classifier") -> None:
-    """Print the expected results for unknown photos."""
     if classifier.threshold_override is None:
         stdout().print(f"expected: {classifier.calibration.describe()}")
     if len(classifier.names) > 1 and all(len(entry.supports) == 1 for entry in classifier.state.classes):

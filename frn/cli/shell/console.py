@@ -133,7 +133,6 @@ def fail(message: str) -> None:
 
 
 def command_line() -> str:
-    """Return the command line as it was typed."""
     return shlex.join(["frn", *sys.argv[1:]])
 
 
@@ -145,12 +144,10 @@ def end_stopped_run(steps: int) -> NoReturn:
 
 
 def suggest(*words: str) -> None:
-    """Print the command to run next."""
     stdout().print(printable(f"next: {shlex.join(words)}"), soft_wrap=True)
 
 
 def note(message: str) -> None:
-    """Print one line on stderr."""
     print(printable(message), file=sys.stderr, flush=True)
 
 

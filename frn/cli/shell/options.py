@@ -12,14 +12,12 @@ PrecisionName = Literal["auto", "fp32", "bf16"]
 
 
 def model_names(incomplete: str) -> list[str]:
-    """Return model names for shell completion."""
     from frn.models.zoo import named_models
 
     return [name for name in named_models() if name.startswith(incomplete)]
 
 
 def preset_names(incomplete: str) -> list[str]:
-    """Return preset names for shell completion."""
     from frn.training.presets import PRESETS
 
     return [name for name in PRESETS if name.startswith(incomplete)]

@@ -95,6 +95,5 @@ def require_distinct(items: Sequence[Item]) -> None:
 
 
 def count(items: Sequence[Item]) -> dict[str, tuple[int, int]]:
-    """Return the number of classes and images of each split."""
     labels = {split: [item.label for item in items if item.split == split] for split in SPLITS}
     return {split: (len(set(names)), len(names)) for split, names in labels.items() if names}

@@ -37,7 +37,6 @@ def records(items: Sequence[Reviewed], state: State) -> Iterator[Record | Unread
 
 
 def export_text(suffix: str, items: Sequence[Reviewed], state: State) -> str:
-    """Return the content of a file of answers, .csv or .jsonl."""
     classes = [entry.name for entry in state.classes if entry.supports]
     boxes = ["box"] if state.search != "none" else []
     return "".join(lines(suffix, records(items, state), classes, "final", "example_of", "near_copy_of", *boxes))

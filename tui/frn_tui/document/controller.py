@@ -395,7 +395,6 @@ class Controller(SyncedDocument):
 
 
 def _use_in_neither(outcome: Added, state: State) -> State:
-    """Return a state without the photos of two classes."""
     opening = Session(state)
     opening.remove(outcome.shared)
     return opening.state

@@ -45,7 +45,6 @@ def _renamed(place: str | None, state: State, found: Mapping[str, Support]) -> s
 
 
 async def bundle(controller: Controller, path: str, *, replace: bool = False) -> None:
-    """Write the project and its photos to one folder or zip."""
     async with controller.own_model():
         request = file_requests.WriteBundle(path, controller.session.state, replace)
     # Released here: opening another model now waits in the engine's queue.

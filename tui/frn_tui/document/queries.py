@@ -19,7 +19,6 @@ class Problem:
 
 
 def best_score(answer: Answer | None) -> ClassScore | None:
-    """Return the score of the most likely class, if there is one."""
     return answer["scores"][0] if answer and answer.get("scores") else None
 
 
@@ -30,7 +29,6 @@ def subject_in(answer: Answer | None) -> list[int]:
 
 
 def classified(answer: Answer) -> str:
-    """Return the name of the photo, or of the part of it, that was classified."""
     box = subject_in(answer)
     return box_name(answer["path"], Box(*box)) if box else answer["path"]
 
@@ -69,7 +67,6 @@ class Query:
 
     @property
     def arrived(self) -> list[str]:
-        """Paths of photos that arrived by themselves and were not shown yet."""
         return [answer["path"] for answer in self.answers if answer["path"] in self._arrived - self.seen]
 
     @property
@@ -110,7 +107,6 @@ class Query:
         self.seen, self._arrived = set(map(follow, self.seen)), set(map(follow, self._arrived))
 
     def copy(self, path: str, target: str) -> None:
-        """Copy an answer to another file of the same photo."""
         if path in self._answers:
             self._answers[target] = {**self._answers[path], "path": target}
 

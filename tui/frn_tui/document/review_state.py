@@ -83,7 +83,6 @@ def margin(answer: Answer) -> float:
 
 
 def rival(answer: Answer, names: Mapping[int, str]) -> str:
-    """Return the second most likely class with its probability."""
     scores = answer.get("scores", [])
     return f"{names.get(scores[1]['id'], '?')} {scores[1]['probability']:.2f}" if len(scores) > 1 else ""
 

@@ -90,7 +90,6 @@ class SyncedDocument:
 
     @property
     def shows_samples(self) -> bool:
-        """Return whether the classes are only the shipped ones."""
         return bool(self.sample_classes) and self.names.keys() <= self.sample_classes
 
     def begin(self, state: State, *, is_saved: bool = True) -> None:

@@ -34,7 +34,6 @@ class Job:
         self._send = send
 
     def check(self) -> None:
-        """Raise Cancelled if the work is no longer wanted."""
         if self.cancelled.is_set():
             raise Cancelled
 

@@ -40,12 +40,10 @@ class Settings:
                 write_atomically(settings_path(), json.dumps(kept, indent=1), replace=True)
 
     def opened(self, path: str) -> "Settings":
-        """Return the settings with a newly opened project or folder."""
         return replace(self, recent=[path, *(other for other in self.recent if other != path)][:RECENT])
 
 
 def settings_path() -> Path:
-    """Return the path of the settings file."""
     return state_folder() / "settings.json"
 
 

@@ -28,7 +28,6 @@ def parse_paths(text: str) -> list[str]:
 
 
 def name_of(path: str) -> str:
-    """Return the name of a file or folder."""
     return path.rstrip("/").rpartition("/")[2]
 
 
@@ -43,7 +42,6 @@ def close_up(path: str, subject: Sequence[int]) -> tuple[str, list[int]]:
 
 
 def shortened(path: str) -> str:
-    """Return the path with `~` for the user's home."""
     home = os.path.expanduser("~")  # noqa: PTH111  # this never fails
     return "~" + path.removeprefix(home) if path == home or path.startswith(f"{home}/") else path
 

@@ -42,7 +42,6 @@ def _split(number: int) -> tuple[int, int]:
 
 
 def placeholders(picture: Picture, y: int, base: Style) -> list[tuple[str, Style]]:
-    """Return the placeholder cells of a row of an image."""
     colour, block = _split(picture.number)
     style = base + Style.from_color(_indexed(colour)) + HIDDEN
     return [(char, style) for char in _row(y, picture.columns, block)]
@@ -77,7 +76,6 @@ class Graphics:
         self._gone: list[int] = []  # numbers of images that are no longer in use
 
     def mode_of(self, images: str) -> Mode:
-        """Return the mode of a setting, which may be "auto"."""
         if images != "auto":
             return images  # type: ignore[return-value]
         return self.mode or self.plain

@@ -77,7 +77,6 @@ def _ahead(cells: int) -> str:
 
 @lru_cache(256)
 def cut(bands: str, first: int, last: int) -> str:
-    """Return a range of pixel columns of bands."""
     return "-".join("$".join(_cut_colour(part, first, last) for part in band.split("$")) for band in bands.split("-"))
 
 

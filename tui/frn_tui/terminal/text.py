@@ -30,7 +30,6 @@ def display_name(text: str, width: int | None = None) -> str:
 
 
 def percent(share: float, decimals: int = 0) -> str:
-    """Return a fraction as displayed everywhere."""
     return f"{100 * share:.{decimals}f}%"
 
 

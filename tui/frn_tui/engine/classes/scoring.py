@@ -122,7 +122,6 @@ def explain_photo(classes: EnrolledClasses, request: ExplainPhoto, job: Job) -> 
 
 
 def advice(classes: EnrolledClasses, request: Advise, job: Job) -> list[str]:
-    """Return the most useful changes of the examples."""
     return advise(classes.current, classes.models.known)
 
 

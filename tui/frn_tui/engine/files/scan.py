@@ -103,7 +103,6 @@ def _contents(path: str, level: int | None, check: Check) -> Found:
 
 
 def is_bundle(name: str) -> bool:
-    """Return whether a file is a zip by its suffix: a bundle, or class folders."""
     return name.lower().endswith(".zip")
 
 

@@ -63,7 +63,6 @@ def _unpacked(file: Path, *, move: bool) -> Iterator[Path]:
 
 
 def move_photo(request: MovePhoto, job: Job) -> None:
-    """Move a sorted photo back to its original path, or forward again."""
     journal, (source, box) = _journal(request.journal), split_box(request.source)
     target = split_box(request.target)[0] if box else Path(request.target)  # a file may really have such a name
     with _reported():
@@ -175,7 +174,6 @@ def plan_moves(request: PlanMoves, job: Job) -> Planned:
 
 
 def end_moves(request: EndMoves, job: Job) -> None:
-    """Record that the moves of a journal have ended."""
     _journal(request.journal).end()
 
 
