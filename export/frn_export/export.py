@@ -105,10 +105,7 @@ def export_model(
         cost.require(options.max_drop)
     features = augmented(features, options.tta)
     transform = seen_by(model.config.transform, options.tta)
-    graphs = {
-        "features": features,
-        "preprocess": preprocess_graph(transform).SerializeToString(deterministic=True),
-    }
+    graphs = {"features": features, "preprocess": preprocess_graph(transform).SerializeToString(deterministic=True)}
     differences["preprocess_difference"] = _compare_preprocess(transform, graphs["preprocess"]).require()
     if isinstance(model.head, FRNHead):
         graphs["head"] = head_graph(HeadParameters.of(model.head)).SerializeToString(deterministic=True)

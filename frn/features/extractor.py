@@ -166,11 +166,7 @@ class Extractor:
         return statistics.median(spent[1:])
 
     def read(
-        self,
-        paths: Iterable[Path],
-        *,
-        store: FeatureStore | None = None,
-        opening: Callable[[Path], None] | None = None,
+        self, paths: Iterable[Path], *, store: FeatureStore | None = None, opening: Callable[[Path], None] | None = None
     ) -> Iterator[tuple[Path, Embedded | FrnError]]:
         """Embed image files in order; an unreadable file yields its error.
 

@@ -60,11 +60,7 @@ def write_atomically(
 
 @contextlib.contextmanager
 def replacing(
-    path: Path,
-    *,
-    check: Callable[[], object] | None = None,
-    like: Path | None = None,
-    replace: bool | None = None,
+    path: Path, *, check: Callable[[], object] | None = None, like: Path | None = None, replace: bool | None = None
 ) -> Iterator[IO[bytes]]:
     """Yield a file beside `path` to write into; at the end it is synced and renamed over `path`.
 

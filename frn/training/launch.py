@@ -138,12 +138,7 @@ def _settings(options: RunOptions, command: str) -> RunSettings:
     }
     precision = choose_precision(options.wanted_precision, device)
     return RunSettings(
-        seed=options.seed or 0,
-        precision=precision,
-        device=device,
-        resume=resume,
-        command=command,
-        facts=facts,
+        seed=options.seed or 0, precision=precision, device=device, resume=resume, command=command, facts=facts
     )
 
 

@@ -119,11 +119,7 @@ def _traced(work: Callable[[], object], log: Path, *inject: str) -> int:
 @pytest.mark.parametrize("disks", [1, 2])
 @pytest.mark.parametrize("has_system_call", [True, False])
 def test_two_programs_that_sort_photos_with_the_same_name_lose_none(
-    tmp_path: Path,
-    request: pytest.FixtureRequest,
-    monkeypatch: pytest.MonkeyPatch,
-    disks: int,
-    has_system_call: bool,
+    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, disks: int, has_system_call: bool
 ) -> None:
     root, count = request.getfixturevalue("other_disk") if disks == 2 else tmp_path, PHOTOS // 8
     if not has_system_call:

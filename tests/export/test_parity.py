@@ -12,12 +12,7 @@ from frn_export.export import _class_error
 from frn_export.graphs.backbone import features_graph
 from frn_export.graphs.classifier import classifier_graph
 from frn_export.graphs.head import head_graph
-from frn_export.parity import (
-    HALF_TOLERANCE,
-    compare_features,
-    compare_head,
-    verified_head,
-)
+from frn_export.parity import HALF_TOLERANCE, compare_features, compare_head, verified_head
 from frn_export.quantise import half
 
 from frn.errors import FrnError

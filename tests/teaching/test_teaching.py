@@ -23,12 +23,7 @@ from tests.teaching.colours import PHOTOS, Colours, network
 
 
 def run(
-    folder: Path,
-    *,
-    model: Model | None = None,
-    share: float = 0.6,
-    stop_after: int | None = None,
-    resume: bool = False,
+    folder: Path, *, model: Model | None = None, share: float = 0.6, stop_after: int | None = None, resume: bool = False
 ) -> RunResult:
     taken: list[int] = []
     stage = Stage(epochs=1, rate=1e-2, share=share, weight=0.7)

@@ -107,13 +107,7 @@ class FakeEngine(EngineClient):
             raise EngineError(f"{model}: no such file")
         self.known.clear()
         self.model = model
-        return {
-            "model": model,
-            "sha256": f"sha of {model}",
-            "bytes": 9_000_000,
-            "head": "frn",
-            "has_maps": True,
-        }
+        return {"model": model, "sha256": f"sha of {model}", "bytes": 9_000_000, "head": "frn", "has_maps": True}
 
     def op_list(self, tell: OnEvent, path: str) -> dict[str, Any]:
         folder = path.rstrip("/") or "/"
@@ -321,14 +315,7 @@ class FakeEngine(EngineClient):
         return f"{folder}/birds.frn.json"
 
     def op_sort(
-        self,
-        tell: OnEvent,
-        folder: str,
-        path: str,
-        verdict: str,
-        verdicts: list[str],
-        move: bool,
-        journal: str,
+        self, tell: OnEvent, folder: str, path: str, verdict: str, verdicts: list[str], move: bool, journal: str
     ) -> dict[str, Any]:
         self.sorted_beside = tuple(verdicts)
         self.sorted.append((path, f"{folder}/{verdict}", move))

@@ -25,9 +25,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--model", help="shipped name or features.onnx (default: from settings or project)")
     parser.add_argument("--images", choices=("auto", *PIXELS, *MODES), default="auto", help="how to draw photos")
     parser.add_argument(
-        "--tta",
-        choices=("none", "hflip", "views", "auto"),
-        help="hflip: mirror (2x time); views: crops (4x); auto",
+        "--tta", choices=("none", "hflip", "views", "auto"), help="hflip: mirror (2x time); views: crops (4x); auto"
     )
     parser.add_argument("--web", action="store_true", help="serve the app to browsers on this machine")
     parser.add_argument("--port", type=int, help="port of --web (default: 8000; 0: any free port)")

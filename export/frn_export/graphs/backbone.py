@@ -125,8 +125,5 @@ def _leaky(graph: GraphBuilder, x: str) -> str:
     return graph.node("LeakyRelu", x, alpha=0.1)
 
 
-WRITERS: dict[type[nn.Module], Callable[..., str]] = {
-    Conv4: _conv4,
-    ResNet12: _resnet12,
-}
+WRITERS: dict[type[nn.Module], Callable[..., str]] = {Conv4: _conv4, ResNet12: _resnet12}
 """Hand-written builders that control operators and names; other backbones are traced."""

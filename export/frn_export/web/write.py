@@ -101,10 +101,7 @@ def _digest(content: Mapping[str, bytes]) -> str:
 
 def _graphs(classifier: Classifier) -> dict[str, bytes]:
     extractor = classifier.extractor
-    built = {
-        "preprocess.onnx": preprocess_graph(extractor.transform),
-        "head.onnx": head_graph(classifier.head),
-    }
+    built = {"preprocess.onnx": preprocess_graph(extractor.transform), "head.onnx": head_graph(classifier.head)}
     if classifier.classes:
         built["scores.onnx"] = scores_graph(extractor, classifier.classes, classifier.head.gamma)
     graphs = {name: graph.SerializeToString(deterministic=True) for name, graph in built.items()}

@@ -38,8 +38,7 @@ def prepare(commands: Mapping[str, Any]) -> None:
 def show_help(
     context: typer.Context,
     command: Annotated[
-        list[str] | None,
-        typer.Argument(help="A command, or `json` followed by a command.", show_default=False),
+        list[str] | None, typer.Argument(help="A command, or `json` followed by a command.", show_default=False)
     ] = None,
 ) -> None:
     """Explain a command, or print the JSON Schema of its output."""

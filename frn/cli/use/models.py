@@ -64,10 +64,7 @@ def add(
     classes: Annotated[
         Path | None, typer.Option(help="Class folders on which --layer auto chooses.", show_default=False)
     ] = None,
-    method: Annotated[
-        str | None,
-        typer.Option(help="Head for a pretrained backbone.", show_default="frn"),
-    ] = None,
+    method: Annotated[str | None, typer.Option(help="Head for a pretrained backbone.", show_default="frn")] = None,
     preset: options.ImportPreset = None,
     as_json: options.AsJson = False,
 ) -> None:

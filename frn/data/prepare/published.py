@@ -250,9 +250,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         archives=r"mini-?imagenet\.(zip|tar|tar\.gz|tgz)",
     ),
     "meta-inat": _folders(
-        "meta_iNat",
-        archives=META_INAT,
-        official={"train": (908, None), "test": (227, None), "all": (1135, 243_986)},
+        "meta_iNat", archives=META_INAT, official={"train": (908, None), "test": (227, None), "all": (1135, 243_986)}
     ),
     "tiered-meta-inat": _folders(
         "tiered_meta_iNat",

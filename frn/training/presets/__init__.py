@@ -18,14 +18,7 @@ from frn.data.augmentation import Augmentation
 from frn.episodes import EpisodeShape
 from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform
-from frn.training.presets.preset import (
-    Preset,
-    Published,
-    Schedule,
-    TrainingData,
-    overlay,
-    read_settings,
-)
+from frn.training.presets.preset import Preset, Published, Schedule, TrainingData, overlay, read_settings
 
 __all__ = ["PAPER", "PRESETS", "Preset", "Published", "Schedule", "find_preset"]
 

@@ -57,10 +57,7 @@ TRANSFORMS = {
 
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_preprocessing_in_the_graph_is_within_one_grey_level_of_pillow(name: str) -> None:
-    transform, sizes = (
-        TRANSFORMS[name],
-        [(640, 480), (97, 1001), (1000, 997), (33, 47), (1300, 900)],
-    )
+    transform, sizes = (TRANSFORMS[name], [(640, 480), (97, 1001), (1000, 997), (33, 47), (1300, 900)])
     run = preparer(transform)
     for width, height in sizes:
         image = photo(width, height)

@@ -10,16 +10,7 @@ import pytest
 from frn.data.prepare import prepare
 from frn.data.prepare.published import read_split
 from frn.errors import FrnError
-from tests.frn.data.miniatures import (
-    aircraft_files,
-    cub_files,
-    picture,
-    pixels,
-    prepared,
-    tar_of,
-    unpacked,
-    zip_of,
-)
+from tests.frn.data.miniatures import aircraft_files, cub_files, picture, pixels, prepared, tar_of, unpacked, zip_of
 
 # CUB
 

@@ -15,16 +15,7 @@ from frn.data.prepare import prepare, sources
 from frn.data.prepare.published import BENCHMARKS
 from frn.errors import FrnError
 from frn.system import archives
-from tests.frn.data.miniatures import (
-    Files,
-    aircraft_files,
-    cub_files,
-    picture,
-    prepared,
-    tar_of,
-    unpacked,
-    zip_of,
-)
+from tests.frn.data.miniatures import Files, aircraft_files, cub_files, picture, prepared, tar_of, unpacked, zip_of
 
 
 def test_message_about_a_wrong_checksum_shows_both_checksums(birds: Path, tmp_path: Path) -> None:

@@ -51,13 +51,7 @@ def small() -> FewShotClassifier:
 
 @pytest.mark.parametrize(
     "labels",
-    [
-        [10, 2, 33],
-        ["wren", "jay", "owl"],
-        np.array([3, 1, 2], np.uint8),
-        [True, False],
-        [1.5, 0.5, 2.0],
-    ],
+    [[10, 2, 33], ["wren", "jay", "owl"], np.array([3, 1, 2], np.uint8), [True, False], [1.5, 0.5, 2.0]],
     ids=str,
 )
 def test_labels_keep_their_type_in_scoring(small: FewShotClassifier, labels: Any) -> None:

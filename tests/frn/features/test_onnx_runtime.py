@@ -124,9 +124,7 @@ def flood_of_metadata(model: onnx.ModelProto) -> None:
     ],
 )
 def test_a_hostile_file_is_refused_before_a_session_exists(
-    graph: onnx.ModelProto,
-    harm: Callable[[onnx.ModelProto], None],
-    reason: str,
+    graph: onnx.ModelProto, harm: Callable[[onnx.ModelProto], None], reason: str
 ) -> None:
     bad = copy(graph)
     harm(bad)

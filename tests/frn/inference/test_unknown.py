@@ -5,17 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from frn.inference.unknown import (
-    NEVER,
-    Calibration,
-    Measures,
-    auroc,
-    calibrate,
-    explained,
-    fit,
-    terms,
-    without_itself,
-)
+from frn.inference.unknown import NEVER, Calibration, Measures, auroc, calibrate, explained, fit, terms, without_itself
 from frn.ridge.enrolment import ClassScorer, energy, enroll, leave_one_out
 from frn.ridge.parameters import HeadParameters
 
@@ -147,10 +137,7 @@ def test_as_many_new_photos_as_stated_are_rejected_with_few_examples(count: int)
 
 def test_expected_rates_are_described_in_one_line() -> None:
     known, strangers = np.linspace(0, 1, 21), np.where(np.arange(100) < 40, 0.001, 0.5)
-    clear, poor = (
-        Calibration(known, strangers),
-        Calibration(known, np.full(100, 0.5), false_rejections=0.2),
-    )
+    clear, poor = (Calibration(known, strangers), Calibration(known, np.full(100, 0.5), false_rejections=0.2))
     assert clear.describe() == "rejects about 5% of your photos and 40% of other photos (AUROC 0.68)"
     assert poor.describe() == (
         "unknown photos can hardly be distinguished from these classes: rejecting 20% of your photos catches 0% of "

@@ -157,10 +157,7 @@ def test_wrong_names_give_a_one_line_error(tmp_path: Path) -> None:
         (("ablations",), "unknown table 'ablations'. Did you mean ablation"),
         (("cifar-fs", "--row", "dns"), "has no row 'dns'. It has: frn, dummy-tuned"),
         (("cifar-fs", "--data", tmp_path / "none"), "none is not a folder"),
-        (
-            ("cifar-fs", "--data", f"cub-rwa={tmp_path}"),
-            "where NAME is a data set of these rows: cifar-fs",
-        ),
+        (("cifar-fs", "--data", f"cub-rwa={tmp_path}"), "where NAME is a data set of these rows: cifar-fs"),
         (
             ("cross-domain", "--data", tmp_path),
             "where NAME is a data set of these rows: cub-raw, cub-raw-all, cub-raw-chen, mini-imagenet",

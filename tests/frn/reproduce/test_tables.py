@@ -11,12 +11,7 @@ from typer.testing import CliRunner
 
 from frn.cli.main import app
 from frn.data.prepare.published import BENCHMARKS
-from frn.reproduce.table_report import (
-    Locations,
-    commands,
-    markdown,
-    report,
-)
+from frn.reproduce.table_report import Locations, commands, markdown, report
 from frn.reproduce.tables import TABLES, Row, RunSpec
 from frn.training.presets import PRESETS
 from frn.training.runs.run_options import RunOptions

@@ -10,13 +10,7 @@ import torch
 from torch import Tensor
 
 from frn.ridge.parameters import LAMBDA_FLOOR
-from frn.ridge.reconstruction import (
-    class_error,
-    location_error,
-    moment_error,
-    reconstruct,
-    whitened_error,
-)
+from frn.ridge.reconstruction import class_error, location_error, moment_error, reconstruct, whitened_error
 
 
 def features(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:

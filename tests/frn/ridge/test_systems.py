@@ -4,13 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from frn.ridge.reconstruction import (
-    SingularError,
-    residual_operator,
-    ridge_factor,
-    squared_operator,
-    whiten,
-)
+from frn.ridge.reconstruction import SingularError, residual_operator, ridge_factor, squared_operator, whiten
 
 LAM, RHO = torch.tensor(0.7, dtype=torch.float64), torch.tensor(1.4, dtype=torch.float64)
 

@@ -116,11 +116,7 @@ def test_subsampled_classes_include_one_that_can_leave_a_photo_out() -> None:
 
 @pytest.mark.parametrize(
     ("prior", "alpha", "beta", "gamma"),
-    [
-        (TRAINED, 1.517682, 0.2, 4.780479),
-        (UNTRAINED, 3.306853, 0.0, 80.0010),
-        (FLAT, 0.006631, 0.0, 9.063309),
-    ],
+    [(TRAINED, 1.517682, 0.2, 4.780479), (UNTRAINED, 3.306853, 0.0, 80.0010), (FLAT, 0.006631, 0.0, 9.063309)],
 )
 def test_each_prior_gives_the_recorded_head(prior: Prior, alpha: float, beta: float, gamma: float) -> None:
     found = tune_by_leave_one_out(classes(4, 4, 6, 20, noise=1.0), prior)

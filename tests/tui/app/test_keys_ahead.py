@@ -49,8 +49,5 @@ async def test_five_hundred_keys_in_one_write_arrive_in_order(drive: Drive) -> N
     keys += ["A", *("x" * 200)]
     assert len(keys) >= 500
     send(driver, *keys)
-    await driver.until(
-        lambda: [field.value for field in driver.app.screen.query(Line)] == ["x" * 200],
-        seconds=60,
-    )
+    await driver.until(lambda: [field.value for field in driver.app.screen.query(Line)] == ["x" * 200], seconds=60)
     assert [name for name in driver.counts if name.startswith("class")] == names

@@ -41,9 +41,7 @@ def test_a_request_that_does_not_stop_is_killed_and_waiting_ones_fail(photos: Ca
     play(scenario, program=("-c", MISCHIEF), cancel_timeout=0.1)
 
 
-def test_classes_waiting_behind_a_stuck_request_are_sent_to_the_next_engine(
-    photos: Callable[..., list[str]],
-) -> None:
+def test_classes_waiting_behind_a_stuck_request_are_sent_to_the_next_engine(photos: Callable[..., list[str]]) -> None:
     (hang,) = photos("hang")
 
     async def scenario(client: EngineClient) -> None:

@@ -62,10 +62,7 @@ async def test_answers_are_for_the_project_being_opened(
     assert known(fake_engine) == ["wren"]
     if is_cancelled:
         await cancelled(loading)
-    work = {
-        "export": controller.export("/x.onnx", "classifier"),
-        "query": controller.ask(["/q/jay-9.jpg"]),
-    }
+    work = {"export": controller.export("/x.onnx", "classifier"), "query": controller.ask(["/q/jay-9.jpg"])}
     asking = asyncio.create_task(work.pop(what))
     for other in work.values():
         other.close()

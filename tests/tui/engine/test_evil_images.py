@@ -174,10 +174,7 @@ EVIL: dict[str, tuple[Make, str]] = {
     "text": (written("text.png", b"I am no image\n" * 99), BAD),
     "HTML called JPEG": (written("page.jpg", b"<html>404</html>"), BAD),
     "zeros": (written("zeros.bmp", bytes(4096)), BAD),
-    "PostScript, which would start Ghostscript": (
-        written("eps.jpg", POSTSCRIPT),
-        BAD,
-    ),
+    "PostScript, which would start Ghostscript": (written("eps.jpg", POSTSCRIPT), BAD),
     "SVG": (written("svg.png", b'<svg xmlns="http://www.w3.org/2000/svg"/>'), BAD),
     "only a signature": (written("signature.png", b"\x89PNG\r\n\x1a\n"), BAD),
     "truncated JPEG": (truncated("truncated.jpg"), BAD),
@@ -205,10 +202,7 @@ EVIL: dict[str, tuple[Make, str]] = {
     "mode RGBA": (image("rgba.png", "RGBA"), GOOD),
     "mode CMYK": (image("cmyk.jpg", "CMYK"), GOOD),
     # Pillow 12 cannot read its own output here
-    "mode YCbCr TIFF": (
-        image("ycbcr.tif", "YCbCr"),
-        GOOD if PIL.__version__ >= "13" else BAD,
-    ),
+    "mode YCbCr TIFF": (image("ycbcr.tif", "YCbCr"), GOOD if PIL.__version__ >= "13" else BAD),
     "mode LAB": (image("lab.tif", "LAB"), GOOD),
     "16 bits of grey": (image("deep.png", "I;16"), GOOD),
     "floats": (image("float.tif", "F"), GOOD),

@@ -11,15 +11,7 @@ from frn_tui.client.protocol import Answer
 from frn_tui.dialogs.dialogs import AskText, Choose
 from frn_tui.dialogs.picker import Picker
 from frn_tui.document.answer_files import export_text
-from frn_tui.document.review_state import (
-    KINDS,
-    Arrangement,
-    Reviewed,
-    effort,
-    questions,
-    reviewed,
-    summary,
-)
+from frn_tui.document.review_state import KINDS, Arrangement, Reviewed, effort, questions, reviewed, summary
 from frn_tui.panes.review import Review
 from frn_tui.widgets.bars import LABEL, Histogram, columns
 
@@ -183,11 +175,7 @@ async def test_many_photos_are_labelled_and_undone_in_one_step(driver: Driver, l
     await driver.keys("u")
     assert driver.counts == {"jay": 6, "owl": 4, "wren": 5}
     await driver.keys("ctrl+a", "y")
-    assert driver.counts == {
-        "jay": 8,
-        "owl": 6,
-        "wren": 6,
-    }  # the swan looks like a jay; the broken photo is omitted
+    assert driver.counts == {"jay": 8, "owl": 6, "wren": 6}  # the swan looks like a jay; the broken photo is omitted
     await driver.keys("u", "home", "l", "m")
     await driver.type("wren")
     assert driver.counts["wren"] == 6

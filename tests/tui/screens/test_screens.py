@@ -121,18 +121,7 @@ async def problems(driver: "Driver") -> None:
     await driver.keys("b")
 
 
-SCENES: list[Scene] = [
-    workspace,
-    unknown,
-    photos,
-    empty,
-    picker,
-    review,
-    review_table,
-    keys_page,
-    choose,
-    problems,
-]
+SCENES: list[Scene] = [workspace, unknown, photos, empty, picker, review, review_table, keys_page, choose, problems]
 
 
 SHOWN: list[tuple[Scene, tuple[int, int], str]] = [
@@ -149,12 +138,7 @@ SHOWN: list[tuple[Scene, tuple[int, int], str]] = [
     ids=lambda value: "x".join(map(str, value)) if isinstance(value, tuple) else getattr(value, "__name__", value),
 )
 async def test_screens_match_their_stored_text(
-    scene: Scene,
-    size: tuple[int, int],
-    look: str,
-    drive: "Drive",
-    snapshot: Snapshot,
-    monkeypatch: pytest.MonkeyPatch,
+    scene: Scene, size: tuple[int, int], look: str, drive: "Drive", snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if look == "no-colour":
         monkeypatch.setenv("NO_COLOR", "1")

@@ -18,10 +18,7 @@ def test_settings_are_remembered(private_state: Path) -> None:
     assert settings.opened("/a").recent == ["/a", "/b"]
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["{", "[]", "null", '{"theme": 5}', '{"recent": [2]}', "[" * 9999],
-)
+@pytest.mark.parametrize("text", ["{", "[]", "null", '{"theme": 5}', '{"recent": [2]}', "[" * 9999])
 def test_invalid_settings_file_is_reported_and_left_unchanged(private_state: Path, text: str) -> None:
     """A user may have edited the file; a misplaced comma should not discard all of it."""
     private_state.mkdir()

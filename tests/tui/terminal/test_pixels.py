@@ -24,13 +24,7 @@ from textual.strip import Strip
 
 from frn.system.processes.messages import convert
 
-MESSAGE = {
-    "cells": "",
-    "columns": 3,
-    "rows": 2,
-    "view": [0.0, 0.0, 1.0, 1.0],
-    "seen": [0.1, 0.0, 0.9, 1.0],
-}
+MESSAGE = {"cells": "", "columns": 3, "rows": 2, "view": [0.0, 0.0, 1.0, 1.0], "seen": [0.1, 0.0, 0.9, 1.0]}
 COMMAND = re.compile(r"\x1b_G([^;\x1b]*);?([^\x1b]*)\x1b\\")
 
 

@@ -5,13 +5,7 @@ from frn_tui.terminal.rendered_picture import Picture
 
 from frn.system.processes.messages import convert
 
-MESSAGE = {
-    "mode": "half",
-    "columns": 2,
-    "rows": 1,
-    "pixels": [2, 2],
-    "view": [0.0, 0.0, 1.0, 1.0],
-}
+MESSAGE = {"mode": "half", "columns": 2, "rows": 1, "pixels": [2, 2], "view": [0.0, 0.0, 1.0, 1.0]}
 
 
 def test_an_image_is_read_from_a_message() -> None:

@@ -166,9 +166,7 @@ HUGE = ["resize", {"width": 10**8, "height": 10**8}]
 ODD = (b"\xff", "", "[", "7", "[]", "{}", '["stdin", 7]', '["resize", null]', '["resize", {"width": "x"}]', "[[]]")
 
 
-def test_no_message_of_a_page_keeps_its_processes_or_prints_anything(
-    server: tuple[subprocess.Popen[str], str],
-) -> None:
+def test_no_message_of_a_page_keeps_its_processes_or_prints_anything(server: tuple[subprocess.Popen[str], str]) -> None:
     process, address = server
 
     async def come_and_go() -> None:

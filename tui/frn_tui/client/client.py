@@ -51,11 +51,7 @@ class EngineClient:
     """Client that starts, calls, restarts and stops the engine."""
 
     def __init__(
-        self,
-        *,
-        log: Path | None = None,
-        program: Sequence[str] = ("-m", "frn_tui.engine"),
-        cancel_timeout: float = 2.0,
+        self, *, log: Path | None = None, program: Sequence[str] = ("-m", "frn_tui.engine"), cancel_timeout: float = 2.0
     ) -> None:
         """Set up the client. `log` receives the output of the engine's libraries.
 

@@ -14,17 +14,7 @@ their bytes (`key`).
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import (
-    Any,
-    ClassVar,
-    Generic,
-    Literal,
-    NotRequired,
-    TypedDict,
-    TypeVar,
-    dataclass_transform,
-    get_args,
-)
+from typing import Any, ClassVar, Generic, Literal, NotRequired, TypedDict, TypeVar, dataclass_transform, get_args
 
 from frn.errors import FrnError
 from frn.projects.session import Find, State

@@ -71,12 +71,7 @@ async def describe_move(controller: Controller, folder: str, photos: Sequence[tu
 
 
 async def sort(
-    controller: Controller,
-    folder: str,
-    photos: Sequence[tuple[str, str]],
-    *,
-    move: bool,
-    left: LeftMoves | None = None,
+    controller: Controller, folder: str, photos: Sequence[tuple[str, str]], *, move: bool, left: LeftMoves | None = None
 ) -> str:
     """Copy photos to one folder per verdict, or move them, which can be undone; return a summary.
 

@@ -21,15 +21,8 @@ from frn_tui.terminal.paths import name_of
 from frn_tui.terminal.text import count_of, display_name, percent
 from frn_tui.widgets.gallery import MIN_TILE, SMALL_TILE, Gallery, GalleryItem
 
-LEGEND = {
-    "outlier": "! fits another class better, or hardly its own",
-    "near": "≈ near copy",
-    "missing": "? missing",
-}
-TITLES = {
-    "outlier": "misfits of all classes",
-    "near": "near copies of all classes",
-}
+LEGEND = {"outlier": "! fits another class better, or hardly its own", "near": "≈ near copy", "missing": "? missing"}
+TITLES = {"outlier": "misfits of all classes", "near": "near copies of all classes"}
 
 
 class PhotosPane(Pane):

@@ -4,18 +4,7 @@ from frn_tui.client.protocol import RenderPreview
 from frn_tui.terminal.rendered_picture import Picture
 from frn_tui.widgets.gallery import Gallery, GalleryItem
 
-from tests.tui.widgets.gallery.conftest import (
-    HIGH,
-    WIDE,
-    Lines,
-    Play,
-    Styles,
-    asked,
-    items,
-    paths,
-    picture,
-    wants,
-)
+from tests.tui.widgets.gallery.conftest import HIGH, WIDE, Lines, Play, Styles, asked, items, paths, picture, wants
 
 
 async def test_only_visible_images_are_requested(play: Play, gallery: Gallery) -> None:
