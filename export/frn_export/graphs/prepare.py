@@ -6,7 +6,7 @@ An enlarged image may differ by two grey levels, one for each pass over its rows
 import onnx
 
 from frn.images.transforms import MAX_ASPECT, EvaluationTransform, centre_offset
-from frn_export.graphs.builder import FLOAT, UINT8, GraphBuilder
+from frn_export.graphs.builder import FLOAT, INT64, UINT8, GraphBuilder
 
 
 def preprocess_graph(transform: EvaluationTransform) -> onnx.ModelProto:
@@ -19,6 +19,20 @@ def preprocess_graph(transform: EvaluationTransform) -> onnx.ModelProto:
         metadata={},
         name="preprocess",
         kind="frn-prepare",
+    )
+
+
+def resize_graph() -> onnx.ModelProto:
+    """Build a resizing: `image` uint8 (height, width, 3) RGB, `size` int64 (2), to `images` (1, 3, *size) in [0, 1]."""
+    graph = GraphBuilder("r_")
+    scaled = _scaled(graph, "image", "size")
+    graph.node("Mul", graph.node("Cast", scaled, to=FLOAT), graph.constant(1 / 255), output="images")
+    return graph.model(
+        inputs={"image": (UINT8, ("height", "width", 3)), "size": (INT64, (2,))},
+        outputs={"images": (FLOAT, (1, 3, "rows", "columns"))},
+        metadata={},
+        name="resize",
+        kind="frn-resize",
     )
 
 
@@ -42,13 +56,18 @@ def prepare(graph: GraphBuilder, transform: EvaluationTransform) -> None:
         own = graph.node("Equal", graph.node("ReduceMin", whole, keepdims=1), graph.ints(size))
         own = graph.node("And", own, graph.node("Equal", graph.node("ReduceMax", whole, keepdims=1), graph.ints(size)))
         wanted = graph.node("Where", own, whole, wanted)
-    planes = graph.node("Unsqueeze", graph.node("Transpose", part, perm=[2, 0, 1]), graph.ints(0))
-    # `exclude_outside` ignores pixels outside the image, as Pillow does. All four sizes are given instead of `axes`:
-    # onnxruntime loses these when it moves the Transpose behind the Resize, as it does before int8 convolutions.
-    sizes = graph.node("Concat", graph.ints(1, 3), wanted, axis=0)
-    scaled = graph.node("Resize", planes, "", "", sizes, mode="linear", antialias=1, exclude_outside=1)
+    scaled = _scaled(graph, part, wanted)
     offsets = graph.ints(*(centre_offset(each, size) for each in range(MAX_ASPECT * length + 1)))
     start = graph.node("Gather", offsets, wanted)
     pixels = graph.node("Slice", scaled, start, graph.node("Add", start, graph.ints(size)), graph.ints(2, 3))
     # Not DequantizeLinear, which onnx's reference evaluator lacks at this opset.
     graph.node("Mul", graph.node("Cast", pixels, to=FLOAT), graph.constant(1 / 255), output="images")
+
+
+def _scaled(graph: GraphBuilder, image: str, size: str) -> str:
+    """Resize bytes (height, width, 3) to planes (1, 3, *size) as Pillow does."""
+    planes = graph.node("Unsqueeze", graph.node("Transpose", image, perm=[2, 0, 1]), graph.ints(0))
+    # `exclude_outside` ignores pixels outside the image, as Pillow does. All four sizes are given instead of `axes`:
+    # onnxruntime loses these when it moves the Transpose behind the Resize, as it does before int8 convolutions.
+    sizes = graph.node("Concat", graph.ints(1, 3), size, axis=0)
+    return graph.node("Resize", planes, "", "", sizes, mode="linear", antialias=1, exclude_outside=1)

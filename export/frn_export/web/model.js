@@ -1,8 +1,10 @@
 // Runs the graphs: computes a photo's feature map, and how well each class reconstructs it.
 //
 // scores.onnx scores all exported classes together. head.onnx scores the classes that the visitor made or changed, from
-// their examples. The errors of both are comparable; only these few classes take longer.
+// their examples. The errors of both are comparable; only these few classes take longer. features.onnx takes an image of
+// any size if the page searches photos for their subject.
 
+import { cut } from "./photo.js";
 import * as ort from "./runtime/ort.wasm.bundle.min.js";
 
 const here = (name) => new URL(name, import.meta.url).href;
@@ -13,12 +15,53 @@ ort.env.logLevel = "error";
 
 export const threads = ort.env.wasm.numThreads;
 
-const square = (values) => values.reduce((sum, value) => sum + value * value, 0);
+const sum = (values) => values.reduce((total, value) => total + value, 0);
+const square = (values) => values.reduce((total, value) => total + value * value, 0);
+const round = (value) => (value % 1 === 0.5 ? 2 * Math.round(value / 2) : Math.round(value)); // as Python does
+
+// The mean error of the other classes minus that of the best or the given one. A single class is compared with nothing.
+function margin(errors, energy, own) {
+  const least = own === undefined ? Math.min(...errors) : errors[own];
+  return (errors.length > 1 ? (sum(errors) - least) / (errors.length - 1) : energy) - least;
+}
+
+// The window with the largest margin of each size [rows, columns], in cells of a map: { x, y, width, height }.
+export function bestWindows({ cells, allowed }, lengths, columns, sizes, own) {
+  const rows = lengths.length / columns;
+  // Integral images give the sum of each window, as in `window_means`.
+  const integral = (values) => {
+    const sums = new Float64Array((rows + 1) * (columns + 1));
+    for (let y = 0; y < rows; y++) {
+      for (let x = 0, row = 0; x < columns; x++) {
+        row += values[y * columns + x];
+        sums[(y + 1) * (columns + 1) + x + 1] = sums[y * (columns + 1) + x + 1] + row;
+      }
+    }
+    return (x, y, w, h) => {
+      const [top, bottom] = [y * (columns + 1), (y + h) * (columns + 1)];
+      return (sums[bottom + x + w] - sums[top + x + w] - sums[bottom + x] + sums[top + x]) / (w * h);
+    };
+  };
+  const energies = integral(lengths), means = cells.map(integral);
+  return sizes.map(([height, width]) => {
+    let best = { margin: -Infinity };
+    for (let y = 0; y + height <= rows; y++) {
+      for (let x = 0; x + width <= columns; x++) {
+        const energy = energies(x, y, width, height);
+        const errors = means.map((mean, i) => mean(x, y, width, height) + allowed[i] * energy);
+        const value = margin(errors, energy, own);
+        if (value > best.margin) best = { x, y, width, height, margin: value };
+      }
+    }
+    return best;
+  });
+}
 
 export class Model {
   static async open() {
     const page = await (await fetch(here("page.json"))).json();
-    const names = ["preprocess", "features", "head", ...(page.classes.length ? ["scores"] : [])];
+    const more = page.search ? ["resize", page.search.graph] : [];
+    const names = [...new Set(["preprocess", "features", "head", ...(page.classes.length ? ["scores"] : []), ...more])];
     const opened = await Promise.all(
       names.map((name) => ort.InferenceSession.create(here(`${name}.onnx`), { executionProviders: ["wasm"] })),
     );
@@ -46,7 +89,7 @@ export class Model {
   async exportedMaps(index) {
     this.supports ??= new Float32Array(await (await fetch(here("supports.bin"))).arrayBuffer());
     const size = this.r * this.d;
-    const before = this.page.classes.slice(0, index).reduce((sum, entry) => sum + entry.shots, 0);
+    const before = sum(this.page.classes.slice(0, index).map(({ shots }) => shots));
     return Array.from({ length: this.page.classes[index].shots }, (_, i) =>
       this.supports.slice((before + i) * size, (before + i + 1) * size));
   }
@@ -59,39 +102,76 @@ export class Model {
     return new Float32Array(feature_map.data);
   }
 
+  // Find the subject of a photo as `Finder.best` of frn/inference/find.py: its box [left, top, width, height], pixels and
+  // map. The whole photo has no box, and is the subject only of a new photo, not of an example of the class `own`.
+  async find(pixels, classes, fewest, own) {
+    const { scale, strip, side, sizes, graph } = this.page.search, [h, w] = this.page.grid;
+    const unit = scale / Math.min(pixels.width, pixels.height);
+    const cells = (least, length) => Math.min(Math.max(least, round(least * length * unit)), round(least * strip * scale));
+    const size = [round((cells(h, pixels.height) * side) / h), round((cells(w, pixels.width) * side) / w)];
+    const image = new ort.Tensor("uint8", pixels.data, [pixels.height, pixels.width, 3]);
+    const { images } = await this.sessions.resize.run({ image, size: new ort.Tensor("int64", BigInt64Array.from(size, BigInt), [2]) });
+    const network = this.sessions[graph];
+    const { data, dims: [, rows, columns] } = (await network.run({ [network.inputNames[0]]: images }))[network.outputNames[0]];
+    const errors = await this.#errors(new Float32Array(data), classes, fewest);
+    const lengths = Float64Array.from({ length: rows * columns }, (_, i) => square(data.subarray(i * this.d, (i + 1) * this.d)));
+    const looks = own === undefined ? [{ box: null, pixels }] : [];
+    for (const { x, y, width, height } of bestWindows(errors, lengths, columns, sizes, own)) {
+      const box = [Math.floor((x / columns) * pixels.width), Math.floor((y / rows) * pixels.height),
+        Math.max(1, round((width / columns) * pixels.width)), Math.max(1, round((height / rows) * pixels.height))];
+      looks.push({ box, pixels: cut(pixels, box) });
+    }
+    for (const look of looks) {
+      look.map = await this.embed(look.pixels);
+      const { means, energy } = await this.#errors(look.map, classes, fewest);
+      look.margin = margin(means, energy, own);
+    }
+    return looks.reduce((best, look) => (look.margin > best.margin ? look : best));
+  }
+
   // The share of a photo that each class may explain because it has more photos than the smallest one, as in
   // frn/ridge/unequal.py.
   allowances(classes, fewest) {
     return classes.map(({ shots }) => this.page.slope * Math.log(Math.max(shots, fewest) / fewest));
   }
 
-  // Score a feature map with all classes, best first: { name, error, explained, probability, known, errorMap }.
-  async score(map, classes, fewest) {
-    const found = new Array(classes.length);
-    const energy = square(map) / this.r;
-    const allowed = this.allowances(classes, fewest);
-    const note = (place, errorMap) => {
-      const error = errorMap.reduce((sum, value) => sum + value, 0) / this.r + allowed[place] * energy;
-      found[place] = { name: classes[place].name, error, errorMap, explained: energy ? Math.max(0, 1 - error / energy) : 0 };
-    };
+  // Errors of a feature map (n * d) by class: those of its locations and, with allowances, their mean; and its energy.
+  async #errors(map, classes, fewest) {
+    const n = map.length / this.d, energy = square(map) / n, cells = new Array(classes.length);
     const own = [...classes.keys()].filter((i) => classes[i].exported === null);
     if (own.length < classes.length) {
-      const feature_map = new ort.Tensor("float32", map, [1, this.r, this.d]);
+      const maps = Math.ceil(n / this.r), way = this.page.classes.length;
+      const padded = new Float32Array(maps * this.r * this.d);
+      padded.set(map);
+      const feature_map = new ort.Tensor("float32", padded, [maps, this.r, this.d]);
       const { error_map } = await this.sessions.scores.run({ feature_map });
+      const place = (exported, i) => (Math.floor(i / this.r) * way + exported) * this.r + (i % this.r);
       classes.forEach(({ exported }, i) => {
-        if (exported !== null) note(i, error_map.data.slice(exported * this.r, (exported + 1) * this.r));
+        if (exported !== null) cells[i] = Float32Array.from({ length: n }, (_, cell) => error_map.data[place(exported, cell)]);
       });
     }
     if (own.length) {
       // Each location is a separate query, so its class error is its value in the error map.
-      const query = new ort.Tensor("float32", map, [this.r, 1, this.d]);
+      const query = new ort.Tensor("float32", map, [n, 1, this.d]);
       const errors = await this.#head(own.map((i) => classes[i].maps), query);
-      own.forEach((i, column) =>
-        note(i, Float32Array.from({ length: this.r }, (_, row) => errors[row * own.length + column])));
+      own.forEach((i, column) => {
+        cells[i] = Float32Array.from({ length: n }, (_, row) => errors[row * own.length + column]);
+      });
     }
+    const allowed = this.allowances(classes, fewest);
+    const means = cells.map((errors, i) => sum(errors) / n + allowed[i] * energy);
+    return { energy, cells, means, allowed };
+  }
+
+  // Score a feature map with all classes, best first: { name, error, explained, probability, known, errorMap }.
+  async score(map, classes, fewest) {
+    const { energy, cells, means } = await this.#errors(map, classes, fewest);
+    const found = classes.map(({ name }, i) => (
+      { name, error: means[i], errorMap: cells[i], explained: energy ? Math.max(0, 1 - means[i] / energy) : 0 }
+    ));
     const least = Math.min(...found.map(({ error }) => error));
     const weights = found.map(({ error }) => Math.exp(-this.page.gamma * (error - least)));
-    const total = weights.reduce((sum, weight) => sum + weight, 0);
+    const total = sum(weights);
     found.forEach((entry, i) => (entry.probability = weights[i] / total));
     const known = this.#known(found, energy, this.#distances(map, classes), classes.map(({ shots }) => shots));
     found.forEach((entry) => (entry.known = known));
@@ -109,7 +189,7 @@ export class Model {
     const rivals = [second, ...others].map(Math.exp);
     const near = distances.map((distance) => -Math.log(Math.min(Math.max(distance, 1e-6), 1e6)));
     const compared = found.length < 2 ? [0, 0, 0] : [
-      Math.log(rivals.reduce((sum, share) => sum + share, 0) / rivals.length) - best,
+      Math.log(sum(rivals) / rivals.length) - best,
       second - best,
       Math.log(found[ranked[0]].probability),
     ];
@@ -117,9 +197,9 @@ export class Model {
     // The mean of what classes with few photos add, as in `mean_offsets`.
     const most = Math.max(...shots);
     const roots = found.map(({ probability }) => Math.sqrt(probability));
-    const added = roots.reduce((sum, root, i) => sum + root * Math.log(most / shots[i]), 0) * this.page.offset;
-    const start = bias + added / roots.reduce((sum, root) => sum + root, 0);
-    return margin + (1 - 2 * margin) / (1 + Math.exp(-terms.reduce((sum, term, i) => sum + weights[i] * term, start)));
+    const added = sum(roots.map((root, i) => root * Math.log(most / shots[i]))) * this.page.offset;
+    const start = bias + added / sum(roots);
+    return margin + (1 - 2 * margin) / (1 + Math.exp(-start - sum(terms.map((term, i) => weights[i] * term))));
   }
 
   // Squared distances from the mean of a map's feature vectors to the classes (`Centres.distance` in frn/ridge/enrolment.py).
@@ -132,9 +212,9 @@ export class Model {
 
   // The mean feature vector (d) over all locations of the maps.
   #mean(maps) {
-    const sum = new Float64Array(this.d);
-    for (const map of maps) map.forEach((value, i) => (sum[i % this.d] += value));
-    return sum.map((value) => value / (maps.length * this.r));
+    const total = new Float64Array(this.d);
+    for (const map of maps) map.forEach((value, i) => (total[i % this.d] += value));
+    return total.map((value) => value / (maps.length * this.r));
   }
 
   // Class errors (q * way) of queries, with classes given by their examples' maps.

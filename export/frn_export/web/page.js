@@ -2,17 +2,18 @@
 
 import { explain } from "./explanation.js";
 import { Model, threads } from "./model.js";
-import { decode, draw } from "./photo.js";
+import { decode, draw, drawFrame, pictureOf } from "./photo.js";
 import { forget, load, save } from "./store.js";
 
 const BARS = 5;
+const BOX = "#xywh="; // names a part of a photo, as in projects
 const by = (id) => document.getElementById(id);
 const status = by("status");
 
 let model;
 let classes = []; // { name, exported: index or null, shots, maps, photos }: never changed in place, so undo is a list
 const before = [];
-const answers = []; // { name, map, picture, card, found }
+const answers = []; // { name, map, picture, frame, card, found }
 const pictures = new WeakMap(); // of the visitor's own examples, while the page is open
 const numbers = new Map(); // of the example photos that have been shown
 let work = Promise.resolve(); // one photo at a time, because the graphs share memory
@@ -153,7 +154,7 @@ function numberOf(photo) {
 }
 
 function showAnswer(answer) {
-  const { card, found, name } = answer, holder = holderOf(answer);
+  const { card, found, name, frame } = answer, holder = holderOf(answer);
   const best = found[0];
   const unknown = best && best.known < model.page.rule.threshold;
   const canvas = element("canvas", { role: "img", ariaLabel: best ? `${name}: ${unknown ? "unknown" : best.name}` : name });
@@ -177,7 +178,7 @@ function showAnswer(answer) {
   const known = best && best.known === best.known ? `${percent(best.known, 0)} known · ` : "";
   const example = holder ? [element("p", { className: "faint", textContent: `an example of ${holder.name}, evaluated by leave-one-out` })] : [];
   const about = element("p", { className: "faint", textContent: `${known}${name}` });
-  card.replaceChildren(view, title, bars, ...example, about, correction(answer, best, unknown));
+  card.replaceChildren(view, title, bars, ...example, about, ...(frame ? [frame] : []), correction(answer, best, unknown));
   Object.assign(card.dataset, { photo: name, label: best?.name ?? "", probability: best?.probability ?? "", known: best?.known ?? "", unknown: Boolean(unknown) });
 }
 
@@ -195,10 +196,18 @@ function correction(answer, best, unknown) {
   return element("p", { className: "correct" }, go, choice);
 }
 
-async function read(file) {
+// Read a photo or, if subjects are searched for, its subject; `name` is the class of an example. A class whose examples
+// have no boxes keeps whole photos, as in `frn enroll`.
+async function read(file, name) {
   try {
-    const pixels = await decode(file);
-    return { map: await model.embed(pixels), picture: pixels.picture };
+    const pixels = await decode(file), own = classes.findIndex((entry) => entry.name === name);
+    const searched = name === undefined ? classes.length : classes[own]?.photos.some((photo) => photo.name.includes(BOX));
+    if (!model.page.search || !searched) return { name: file.name, map: await model.embed(pixels), picture: pixels.picture };
+    const { map, box, pixels: part } = await model.find(pixels, classes, fewest(), name === undefined ? undefined : own);
+    if (!box) return { name: file.name, map, picture: pixels.picture };
+    const frame = element("canvas", { className: "frame", role: "img", ariaLabel: `where the subject of ${file.name} is` });
+    drawFrame(frame, pixels.picture, pixels, box);
+    return { name: `${file.name}${BOX}${box}`, map, picture: await pictureOf(part), frame };
   } catch (error) {
     return { error: `${file.name}: cannot be read as an image (${error.message || error.name})` };
   }
@@ -209,12 +218,12 @@ function classify(files) {
     const problems = [];
     for (const [i, file] of files.entries()) {
       say(`${i + 1} of ${files.length}: ${file.name}`);
-      const { map, picture, error } = await read(file);
+      const { error, ...seen } = await read(file);
       if (error) {
         problems.push(error);
         continue;
       }
-      const answer = { name: file.name, map, picture, card: element("li", { className: "card" }) };
+      const answer = { ...seen, card: element("li", { className: "card" }) };
       answers.push(answer);
       await rescore(answer);
       by("answers").prepend(answer.card);
@@ -228,8 +237,8 @@ function learn(name, files) {
     const photos = [], problems = [];
     for (const file of files) {
       say(`Adding ${file.name} to ${name}`);
-      const { map, picture, error } = await read(file);
-      error ? problems.push(error) : photos.push({ name: file.name, map, picture });
+      const { error, ...seen } = await read(file, name);
+      error ? problems.push(error) : photos.push(seen);
     }
     if (photos.length) await addExamples(name, photos);
     say([`${photos.length} photos added to ${name}.`, ...problems].join(" "));

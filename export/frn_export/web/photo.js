@@ -24,6 +24,36 @@ export async function decode(file) {
   return { data, width, height, picture: await thumbnail(bitmap) };
 }
 
+// Return the pixels of a part [left, top, width, height].
+export function cut({ data, width }, [left, top, across, down]) {
+  const part = new Uint8Array(down * across * 3);
+  for (let y = 0; y < down; y++) {
+    const start = ((top + y) * width + left) * 3;
+    part.set(data.subarray(start, start + across * 3), y * across * 3);
+  }
+  return { data: part, width: across, height: down };
+}
+
+// Return a bitmap of pixels to draw.
+export async function pictureOf({ data, width, height }) {
+  const image = new ImageData(width, height);
+  image.data.fill(255);
+  for (let from = 0, to = 0; from < data.length; from += 3, to += 4) image.data.set(data.subarray(from, from + 3), to);
+  return thumbnail(await createImageBitmap(image));
+}
+
+// Draw a whole photo of this size with a frame around a part.
+export function drawFrame(canvas, picture, { width, height }, [left, top, across, down]) {
+  const shrink = SIDE / Math.max(width, height);
+  [canvas.width, canvas.height] = [width * shrink, height * shrink].map((side) => Math.max(1, Math.round(side)));
+  const context = canvas.getContext("2d");
+  context.drawImage(picture, 0, 0, canvas.width, canvas.height);
+  for (const [colour, line] of [["#000", 6], ["#fff", 3]]) {
+    Object.assign(context, { strokeStyle: colour, lineWidth: line });
+    context.strokeRect(...[left, top, across, down].map((side) => side * shrink));
+  }
+}
+
 // Return a copy that is large enough to show and small enough to store.
 async function thumbnail(bitmap) {
   const shrink = Math.min(1, (2 * SIDE) / Math.min(bitmap.width, bitmap.height));

@@ -15,11 +15,13 @@ from PIL import Image
 
 from frn._version import __version__
 from frn.errors import FrnError
+from frn.features.any_size import any_size
 from frn.features.extractor import require_fixed
 from frn.features.feature_cache import Maps
 from frn.features.onnx_runtime import open_session, run_session
 from frn.images.ramp import RAMP
 from frn.inference.classifier import Classifier
+from frn.inference.find import SCALE, STRIP
 from frn.inference.unknown import NEVER
 from frn.report.explanation_picture import Crops
 from frn.report.heat_maps import MAX_COVER, MIN_COVER
@@ -31,7 +33,7 @@ from frn.system.file_sets import require_writable_set, write_set
 from frn_export.difference import Difference, compare_answers
 from frn_export.graphs.classifier import require_text, scores_graph
 from frn_export.graphs.head import head_graph
-from frn_export.graphs.prepare import preprocess_graph
+from frn_export.graphs.prepare import preprocess_graph, resize_graph
 from frn_export.web.runtime import BINARY, SERVED, Runtime
 
 SOURCES = ("index.html", "page.css", "page.js", "photo.js", "model.js", "store.js", "explanation.js")
@@ -104,8 +106,16 @@ def _graphs(classifier: Classifier) -> dict[str, bytes]:
     built = {"preprocess.onnx": preprocess_graph(extractor.transform), "head.onnx": head_graph(classifier.head)}
     if classifier.classes:
         built["scores.onnx"] = scores_graph(extractor, classifier.classes, classifier.head.gamma)
-    graphs = {name: graph.SerializeToString(deterministic=True) for name, graph in built.items()}
-    return {**graphs, "features.onnx": extractor.data}
+    graphs = {"features.onnx": extractor.data}
+    if classifier.state.search != "none":
+        built["resize.onnx"] = resize_graph()
+        graphs[f"{_searching(classifier)}.onnx"] = any_size(extractor.data, extractor.where)
+    return graphs | {name: graph.SerializeToString(deterministic=True) for name, graph in built.items()}
+
+
+def _searching(classifier: Classifier) -> str:
+    """Return the graph that maps larger images: without augmentation, it serves images of the model's size as well."""
+    return "features" if classifier.extractor.tta == "none" else "search"
 
 
 def _compare(classifier: Classifier, graphs: Mapping[str, bytes]) -> Difference:
@@ -115,6 +125,7 @@ def _compare(classifier: Classifier, graphs: Mapping[str, bytes]) -> Difference:
     def class_error(photo: Image.Image) -> NDArray[np.floating]:
         (images,) = run_session(sessions["preprocess.onnx"], ["images"], {"image": np.asarray(photo)})
         (maps,) = run_session(sessions["features.onnx"], ["feature_map"], {"images": images})
+        maps = maps.reshape(1, *classifier.extractor.shape)  # rows and columns, if images may have any size
         (errors,) = run_session(sessions["scores.onnx"], ["class_error"], {"feature_map": maps})
         return errors[0]
 
@@ -136,12 +147,18 @@ def _description(classifier: Classifier, feature_maps: Mapping[str, Maps]) -> di
     transform = extractor.transform
     counts = [len(maps) for maps in feature_maps.values()]
     rule = classifier.rule if classifier.classes else NEVER
+    search = None
+    if classifier.state.search != "none":
+        finder = classifier.finder
+        search = {"scale": SCALE, "strip": STRIP, "side": finder.side, "sizes": finder.sizes}
+        search["graph"] = _searching(classifier)
     return {
         "frn": __version__,
         "grid": extractor.grid,
         "channels": extractor.shape[1],
         "crop": {"size": transform.size, "length": transform.length, "square": transform.square}
         | {"own": transform.resize is None},
+        "search": search,
         "gamma": head.gamma,
         "ridge": {"lambda": math.exp(head.alpha), "floor": LAMBDA_FLOOR, "rho": head.rho()},
         "slope": slope([one.allowance for one in classifier.classes.values()], counts),

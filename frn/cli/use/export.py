@@ -132,8 +132,8 @@ def _web(
         classifier = open_classes(classes, model, "cpu", tta, level=level)
     if threshold is not None:
         classifier.threshold_override = threshold
-    if classifier.state.search != "none":
-        note("the page classifies whole photos: it does not search them for their subject")
+    if classifier.state.search == "all":
+        note("the page shows only the best subject of each photo")
     difference = write_page(classifier, out, runtime, thumbnails=examples, replace=replace)
     if runtime is None:
         note(missing_runtime(out))

@@ -58,8 +58,8 @@ def export(classes: EnrolledClasses, request: ExportClasses, job: Job) -> str:
 
         runtime = find_runtime(path)
         write_page(classifier, path, runtime, replace=request.replace)
-        whole = [f"{path}: classifies whole photos, because a page does not find subjects"] * searches
-        return "   ".join(whole + [missing_runtime(path)] * (runtime is None))
+        best = [f"{path}: shows only the best subject of each photo"] * (classifier.state.search == "all")
+        return "   ".join(best + [missing_runtime(path)] * (runtime is None))
     files = {path: _classifier_file}
     if searches:
         files[path.with_name("finder.onnx")] = _finder_file
