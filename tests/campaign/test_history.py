@@ -18,6 +18,8 @@ MISSING: list[Step] = [("enroll", 5), ("remove_photos", 2), ("library", 2)]
 """Shortest histories in which a project's head changed the answers of its folder, and missing photos still counted."""
 UNSEARCHED = [draw_history(7324)[number] for number in (0, 1, 3)]
 """The app searches for subjects, then no longer; the examples stay the same."""
+MOVED = [draw_history(20235)[number] for number in (0, 2, 4, 6)]
+"""A photo's file is replaced by no photo, and another class's photo by its content."""
 
 
 @pytest.fixture(autouse=True)

@@ -224,7 +224,7 @@ class SyncedDocument:
         if done["unread"]:
             found, broken = await self._embed(done["unread"], "Reading examples")
             self.problems += [problem for problem in broken if problem not in self.problems]
-            self._follow_changes(found, done["away"])
+            self._follow_changes(found, [*done["away"], *(problem.path for problem in broken)])
             state = self.session.state
             done = await self._enroll(state)
             if unreadable := done["unread"]:
@@ -285,8 +285,11 @@ class SyncedDocument:
         if was_saved:
             self.session.mark_saved()
 
-    def _follow_changes(self, found: Sequence[Support], missing: Sequence[str]) -> None:
-        """Replace photos whose files have changed since they were added by their new content."""
+    def _follow_changes(self, found: Sequence[Support], unreadable: Sequence[str]) -> None:
+        """Replace photos whose files have changed since they were added by their new content.
+
+        A photo that can no longer be read gives way to one with its former content.
+        """
         state, read = self.session.state, {str(support.path): support for support in found}
         changed = [photo for photo in state.photos if photo.key != read.get(str(photo.path), photo).key]
         if not changed:
@@ -294,7 +297,7 @@ class SyncedDocument:
         # An unchanged photo keeps its recorded time: whether it was read again depends on the cache.
         now = {str(photo.path): read[str(photo.path)] for photo in changed}
         keys = {support.key for support in now.values()}
-        state = without(state, [str(s.path) for s in state.photos if s.key in keys and str(s.path) in missing])
+        state = without(state, [str(s.path) for s in state.photos if s.key in keys and str(s.path) in unreadable])
 
         def follow(photos: Sequence[Support]) -> list[Support]:
             return [now.get(str(photo.path), photo) for photo in photos]
