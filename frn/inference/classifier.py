@@ -17,7 +17,7 @@ from frn.features.feature_cache import FeatureStore
 from frn.images.boxes import box_name, split_box
 from frn.inference.enrolled_form import store_copies, stored_copies
 from frn.inference.enrollment import describe_unused, listed_state, usable, usable_examples
-from frn.inference.find import MOST, Finder, distinct, margins
+from frn.inference.find import LEAST_KNOWN, MOST, Finder, distinct, margins
 from frn.inference.map_classifier import MapClassifier
 from frn.inference.records import Prediction as Prediction
 from frn.inference.scorers import OtherHead, Reconstruction
@@ -144,20 +144,20 @@ class Classifier(MapClassifier):
     def subjects(self, path: Path) -> list[Path]:
         """Return the names of all subjects in a photo, best first: parts that are known and overlap little.
 
-        A photo that has a box, or cannot be read, is returned unchanged.
+        Unless the user set the threshold, `known` is also at least `LEAST_KNOWN`. A photo that has a box, or cannot be
+        read, is returned unchanged.
         """
         if split_box(path)[1] is not None:
             return [path]
         assert isinstance(self.scorer, Reconstruction)  # the finder refuses other heads
         try:
-            boxes = self.finder.candidates(path, self.scorer.joined)
+            boxes, maps = self.finder.candidates(path, self.scorer.joined)
         except FrnError:  # reading it will say why
             return [path]
-        read = [outcome for _, outcome in self.extractor.read(Path(box_name(str(path), box)) for box in boxes)]
-        maps = np.stack([outcome.maps for outcome in read if isinstance(outcome, Embedded)])
         measures, rule = self.measures(maps, [None] * len(maps)), self.rule
         margin, _ = margins(*measures[:2])
-        strangers = rule.known(measures) < rule.threshold
+        least = rule.threshold if self.threshold_override is not None else max(rule.threshold, LEAST_KNOWN)
+        strangers = rule.known(measures) < least
         # A part of a subject often has a larger margin than the subject, so larger boxes are preferred.
         ranks = np.argsort(-margin * np.sqrt([box.width for box in boxes]))
         ranked = [boxes[place] for place in ranks.tolist() if not strangers[place]]

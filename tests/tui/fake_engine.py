@@ -228,11 +228,18 @@ class FakeEngine(EngineClient):
 
     def op_query(self, tell: OnEvent, paths: list[str], jointly: bool = False) -> None:
         for number, path in enumerate(paths, 1):
-            where = f"{path}#xywh=100,90,120,120" if self.classes.get("search") == "one" and "#" not in path else path
+            search = self.classes.get("search", "none")
+            where = f"{path}#xywh=100,90,120,120" if search != "none" and "#" not in path else path
             if Path(path).name.startswith("bad"):
                 tell({"event": "answer", "path": path, "reason": f"{path}: is damaged"})
             else:
-                box = {"box": [int(edge) for edge in where.partition("=")[2].split(",")]} if "#" in where else {}
+                box: dict[str, Any] = {}
+                if "#" in where:
+                    box["box"] = [int(edge) for edge in where.partition("=")[2].split(",")]
+                if search == "all" and len(paths) == 1:
+                    ids = [entry["id"] for entry in self.classes["classes"]]
+                    places = zip((ids[0], ids[1], ids[0]), (20, 120, 220), strict=True)
+                    box["subjects"] = [{"id": number, "box": [left, 40, 80, 80]} for number, left in places]
                 tell(self._answer(where, alone=len(paths) == 1) | {"path": path} | box)
             tell({"event": "progress", "done": number, "total": len(paths)})
 

@@ -52,6 +52,22 @@ async def test_a_query_shows_its_subject_closely_and_enlarged_in_the_whole_photo
     assert (tile.path, tile.shown, tile.subject) == (QUERY, close.path, (100, 90, 120, 120))
 
 
+async def test_all_subjects_have_frames_and_are_counted(driver: "Driver", lines: Lines) -> None:
+    names = [*driver.app.controller.names.values()]
+    await driver.keys("F")
+    await driver.type("all:")
+    driver.app.workspace.ask([QUERY])
+    await driver.idle()
+    shown = "\n".join(lines(driver.app))
+    assert f"subjects: 2 {names[0]}, 1 {names[1]}" in shown
+    assert shown.count(f"+{names[0]}") == 2
+    preview = driver.app.workspace.query_pane.picture.preview
+    assert (whole := preview.request) is not None
+    assert (whole.path, whole.framed) == (QUERY, False)
+    await driver.keys("u")  # without the search
+    assert f"+{names[0]}" not in "\n".join(lines(driver.app))
+
+
 @pytest.mark.parametrize(("request_", "words"), [("classes", "on"), ("choose_search", "auto")])
 async def test_escape_stops_the_search_of_the_examples(
     driver: "Driver", fake_engine: FakeEngine, request_: str, words: str

@@ -158,6 +158,13 @@ class ClassScore(TypedDict):
     explained: float
 
 
+class Subject(TypedDict):
+    """One of several subjects in a photo."""
+
+    id: int  # its most likely class
+    box: list[int]
+
+
 class Answer(TypedDict):
     """An answer to a query."""
 
@@ -175,6 +182,7 @@ class Answer(TypedDict):
     views: NotRequired[bool]  # whether a second look decided, so that error maps cover the whole photo
     box: NotRequired[list[int]]
     """Box of the subject that was classified, if subjects are searched for: left, top, width and height."""
+    subjects: NotRequired[list[Subject]]  # all known ones, if all are searched for; only if a single path was given
     known: NotRequired[float]  # probability that the photo belongs to one of the classes, if it can be known
     unknown: NotRequired[bool]
     transductive: NotRequired[bool]

@@ -173,7 +173,9 @@ class Query:
         fresh = await self._ask_engine([shown["path"]])
         if self.answer is shown and fresh:  # with others, the photo was scored together with them
             is_joint = self.jointly and "scores" in shown
-            answer: Answer = {**shown, "maps": fresh[0].get("maps", {})} if is_joint else fresh[0]
+            answer: Answer = fresh[0]
+            if is_joint:
+                answer = {**shown, "maps": answer.get("maps", {}), "subjects": answer.get("subjects", [])}
             self._answers[shown["path"]] = answer
             self._changed()
 

@@ -1,5 +1,6 @@
 """A classified photo, and the parts of it that a class does not explain."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import get_args
 
@@ -14,7 +15,7 @@ from frn_tui.document.queries import subject_in
 from frn_tui.panes.context import Context
 from frn_tui.terminal.paths import close_up
 from frn_tui.terminal.text import display_name
-from frn_tui.widgets.preview import Preview
+from frn_tui.widgets.preview import Mark, Preview
 
 LOOKS: tuple[Look, ...] = get_args(Look)
 SHAPES, CLOSE_SHAPES = (1.9, 3.7), (1.4, 5.1)
@@ -75,12 +76,21 @@ class PicturePane(Vertical):
             why = "" if model is None or model["has_maps"] else f"\nno error map: {model['head']} is not an FRN head"
             return Text(f"the whole photo{why}")
         name = display_name(self.controller.names[shown], max(self.size.width - 32, 6))
+        if "subjects" in answer:
+            counts = Counter(name for _, name in self._subjects(answer)).most_common()
+            each = ", ".join(f"{count} {display_name(name, 20)}" for name, count in counts)
+            return Text(f"subjects: {each or 'none is known'}\n[ ] other class   H: error map")
         if self.look == "photo" and not self.has_map:
             framed = "the subject that was found" if subject_in(answer) else "the part that the network sees"
             return Text(f"frame: {framed}\nH: where it is unlike any {name}")
         where = "coloured" if self.look == "blend" and not self.has_map else "light"
         following = LOOKS[(LOOKS.index(self.look) + 1) % len(LOOKS)]
         return Text(f"{where}: unlike any {name}\n[ ] other class   H: {following}")
+
+    def _subjects(self, answer: Answer | None) -> list[tuple[list[int], str]]:
+        """Return the box and the class of each subject, if all were searched for; deleted classes are skipped."""
+        names, found = self.controller.names, answer.get("subjects", []) if answer else []
+        return [(subject["box"], names[subject["id"]]) for subject in found if subject["id"] in names]
 
     def _mapped(self, answer: Answer) -> list[int]:
         """Return ids of classes with a map, most likely first; deleted classes are skipped."""
@@ -98,8 +108,10 @@ class PicturePane(Vertical):
             self._path = path
             self.preview.look_at(1.0)
         heat = heat_of(answer, self._shown_class(answer), smooth=self.smooth) if answer is not None else None
-        if not self.screen.has_class("-zoomed"):
+        subjects = self._subjects(answer)
+        if not self.screen.has_class("-zoomed") and not subjects:
             path, subject = close_up(path, subject)
+        self.preview.mark([Mark(box, name, in_pixels=True) for box, name in subjects])
         shown: tuple[tuple[Preview, Look], ...] = ((self.preview, self.look), (self.map, "map"))
         for preview, look in shown:
             is_map = look != "photo" and heat is not None
@@ -107,7 +119,7 @@ class PicturePane(Vertical):
                 path if preview is self.preview or (self.has_map and heat) else "",
                 look if is_map else "photo",
                 heat if is_map else None,
-                framed=heat is not None or bool(subject),
+                framed=not subjects and (heat is not None or bool(subject)),
                 subject=subject,
                 views=bool(answer and answer.get("views")),
             )

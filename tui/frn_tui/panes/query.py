@@ -27,12 +27,13 @@ from frn_tui.terminal.paths import absolute, name_of
 from frn_tui.terminal.text import count_of, display_name
 from frn_tui.widgets.bars import BarRow, Bars
 
-SEARCHES: dict[Find, tuple[bool | None, str]] = {
-    "none": (False, "off: whole photos are classified"),
-    "one": (True, "on: the subject of each photo is found and classified"),
-    "auto": (None, "auto: the examples decide, by leave-one-out"),
+SEARCHES: dict[Find, str] = {
+    "none": "off: whole photos are classified",
+    "one": "on: the subject of each photo is found and classified",
+    "all": "all: the same, and the shown photo has a frame around every subject",
+    "auto": "auto: the examples decide, by leave-one-out",
 }
-"""Ways to search for subjects: whether one is in use if they are searched for, and its description."""
+"""Ways to search for subjects."""
 
 
 class QueryPane(Judging, Arranging, Pane):
@@ -231,12 +232,12 @@ class QueryPane(Judging, Arranging, Pane):
 
     def action_subjects(self) -> None:
         search = self.controller.session.state.search
-        options = [f"{'●' if now == (search != 'none') else ' '} {words}" for now, words in SEARCHES.values()]
+        options = [f"{'●' if kind == search else ' '} {words}" for kind, words in SEARCHES.items()]
 
         def chosen(index: int) -> None:
             wanted = list(SEARCHES)[index]
             if wanted != search:
-                self.context.say(f"{SEARCHES[wanted][1]}   u: undo")
+                self.context.say(f"{SEARCHES[wanted]}   u: undo")
                 self.context.start(self.controller.search, wanted, group="edit")
 
         self.context.ask(Choose("Find the subject of each photo", options), chosen)

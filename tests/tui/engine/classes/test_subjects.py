@@ -94,6 +94,23 @@ def test_the_app_answers_as_the_command_line(
     assert all(set(report["explained"]) <= set(listed) for report in done["reports"])
 
 
+def test_all_subjects_of_a_single_photo_are_found(engine: Engine, photos: Photos, tmp_path: Path) -> None:
+    state = engine.state(boxed(photos, 3)) | {"search": "all"}
+    while engine.done("classes", state=state)["unranked"]:
+        pass
+    wide = Image.new("RGB", (900, 300))
+    for kind, name in enumerate(photos):
+        wide.paste(Image.open(photos[name][3][0]), (450 * kind, 0))
+    wide.save(path := tmp_path / "both.png")
+    (answer,) = engine.ask("query", paths=[str(path)]).told("answer")
+    engine.done("save", path=str(project := tmp_path / "x.frn.json"), state=state, replace=False, origin=None)
+    expected = classify(project, path)
+    names = dict(enumerate(photos, 1))
+    assert [(names[one["id"]], one["box"]) for one in answer["subjects"]] == [(e["label"], e["box"]) for e in expected]
+    assert len(answer["subjects"]) >= 2
+    assert "subjects" not in engine.ask("query", paths=[str(path), str(project)]).told("answer")[0]
+
+
 def test_a_bundle_of_a_project_that_searches_has_whole_photos_with_their_boxes(
     engine: Engine, photos: Photos, tmp_path: Path
 ) -> None:

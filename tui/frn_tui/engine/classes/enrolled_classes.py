@@ -6,6 +6,7 @@ Shape letters: way classes, n examples of all classes together, k examples of a 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -111,6 +112,11 @@ class EnrolledClasses:
         if self.current.state.search == "none" or self._subjects is None:
             return self.models.read(job, names)
         return self._subjects.read(self.current, job, names)
+
+    def subjects(self, name: str, job: Job) -> list[str]:
+        """Return the names of all subjects in a photo."""
+        with self._searcher.serving(job):
+            return [str(path) for path in self.current.subjects(Path(name))]
 
     def listed_key(self, key: str) -> str:
         """Return the content key of an example as the app lists it; that of its subject if it has no box."""

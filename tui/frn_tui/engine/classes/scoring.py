@@ -4,11 +4,13 @@ import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 
 from frn.errors import FrnError
 from frn.features.extractor import Embedded as Found
+from frn.images.boxes import split_box
 from frn.inference.classifier import Classifier
 from frn.inference.explanation import Box, explain
 from frn.inference.explanation import Rebuilt as Explained
@@ -24,6 +26,7 @@ from frn_tui.client.protocol import (
     ExplainPhoto,
     GroupPhotos,
     Rebuilt,
+    Subject,
     Why,
 )
 from frn_tui.engine.classes.enrolled_classes import EnrolledClasses
@@ -47,6 +50,8 @@ def query(classes: EnrolledClasses, request: AskClasses, job: Job) -> None:
             described = describe(name, outcome)
             if not isinstance(outcome, FrnError):
                 described |= {"key": classes.listed_key(outcome.key), **({"box": outcome.box} if outcome.box else {})}
+                if len(paths) == 1 and classifier.state.search == "all":
+                    described["subjects"] = _subjects(classes, classifier, name, job)
             job.event("answer", {**described, **answer})
         done += len(batch)
         job.progress(done, len(paths))
@@ -82,6 +87,15 @@ def _answers(
             heat = dict(zip(classifier.names, decides.error_maps(seen.maps, seen.key), strict=True))
             answer["maps"] = {str(entry.id): heat[entry.name].tolist() for entry in entries[:MAPPED]}
         yield answer
+
+
+def _subjects(classes: EnrolledClasses, classifier: Classifier, name: str, job: Job) -> list[Subject]:
+    """Classify all subjects of a photo."""
+    ids = {entry.name: entry.id for entry in classifier.state.classes}
+    read = dict(classes.models.read(job, classes.subjects(name, job)))
+    found = {name: one for name, one in read.items() if not isinstance(one, FrnError)}
+    answers = zip(found, classifier.predictions([*found.values()]), strict=True)
+    return [Subject(id=ids[each.label], box=list(box)) for name, each in answers if (box := split_box(Path(name))[1])]
 
 
 def explain_photo(classes: EnrolledClasses, request: ExplainPhoto, job: Job) -> Why:
