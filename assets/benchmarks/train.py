@@ -35,8 +35,7 @@ WAYS = {"resnet12": 5, "conv4": 20}
 """Classes per episode: as many as in the paper for Conv-4, and half as many for ResNet-12, where the authors' loop is
 slow.
 """
-UNTIMED, UNTIMED_PLAIN = 8, 2
-"""Untimed first steps of `frn train` and of the authors' loop, in which memory is allocated."""
+UNTIMED, UNTIMED_PLAIN = 8, 2  # untimed first steps of `frn train` and of the authors' loop, which allocate memory
 
 
 def time_training(

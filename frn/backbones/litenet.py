@@ -63,8 +63,7 @@ class LiteNet(Backbone):
         parts: list[nn.Module] = [nn.Sequential(*normed(3, STEM, 3, stride=2), nn.ReLU())]
         self.stride, channels_in = 2, STEM
         for place, (channels, side, expand, halving, full) in enumerate(BLOCKS):
-            # Position of the last block that halves the map
-            stride = halving if last_pool or place < 9 else 1
+            stride = halving if last_pool or place < 9 else 1  # position of the last block that halves the map
             parts.append(InvertedResidual(channels_in, channels, side, expand=expand, stride=stride, full=full))
             self.stride, channels_in = self.stride * stride, channels
         self.blocks = nn.Sequential(*parts)

@@ -28,8 +28,7 @@ class SplitReport(Struct, frozen=True, forbid_unknown_fields=True):
     broken: list[Broken]
     too_small: dict[str, int]  # classes with fewer images than any episode needs: one support and one query
     skipped: list[Broken]  # entries that are not images, with the reason
-    copies: list[tuple[str, str]]
-    """Near copies of photos: of one in the same class, or of one of another class or split."""
+    copies: list[tuple[str, str]]  # near copies: of a photo of the same class, or of another class or split
 
     def __str__(self) -> str:
         counts = self.classes.values()
@@ -39,8 +38,7 @@ class SplitReport(Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
-MANY = 10_000
-"""Images up to which those of different classes and splits are compared: comparing 10,000 takes about a minute."""
+MANY = 10_000  # images up to which those of different classes and splits are compared, in about a minute
 CROP = EvaluationTransform(size=192, resize=216)
 
 

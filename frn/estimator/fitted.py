@@ -23,20 +23,13 @@ class Answer:
     """The result for one photo."""
 
     photo: Any
-    label: Any = None
-    """The class that reconstructs the photo best, even if the photo is unknown."""
-    probability: float = math.nan
-    """Probability of that class."""
-    explained: float = math.nan
-    """Fraction of the photo that this class reconstructs."""
-    known: float = math.nan
-    """Probability that the photo belongs to one of the classes; NaN if every class has one photo."""
-    unknown: bool = False
-    """Whether this probability is below the threshold."""
-    error: FrnError | None = None
-    """Reason why the photo could not be read; the other fields are then unset."""
-    example_of: Any = None
-    """Class that has the photo as an example. A photo is not its own witness: that example is ignored."""
+    label: Any = None  # the class that reconstructs the photo best, even if the photo is unknown
+    probability: float = math.nan  # probability of that class
+    explained: float = math.nan  # fraction of the photo that this class reconstructs
+    known: float = math.nan  # probability that it belongs to one of the classes; NaN if every class has one photo
+    unknown: bool = False  # whether this probability is below the threshold
+    error: FrnError | None = None  # reason why the photo could not be read; the other fields are then unset
+    example_of: Any = None  # class that has the photo as an example, which is then ignored: it is not its own witness
 
 
 @dataclass(slots=True)
@@ -45,14 +38,10 @@ class Fitted:
 
     classifier: Classifier
     labels: Labels
-    opened: tuple[object, ...]
-    """Parameters with which the extractor was opened."""
-    document: Document
-    """The loaded project, including keys that this version does not know."""
-    listed: State
-    """Classes of the loaded project, also with missing photos, which stay in the project."""
-    looks: Mapping[str, bytes]
-    """Looks of the examples by content key (`near_copies`)."""
+    opened: tuple[object, ...]  # parameters with which the extractor was opened
+    document: Document  # the loaded project, including keys that this version does not know
+    listed: State  # classes of the loaded project, also with missing photos, which stay in the project
+    looks: Mapping[str, bytes]  # looks of the examples by content key (`near_copies`)
 
     def labels_of(self, names: Iterable[str]) -> Labels:
         """Return the labels of classes by their internal names."""

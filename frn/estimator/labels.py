@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from frn.errors import FrnError, FrnWarning
 from frn.projects.names import match_names, normal
 
-Labels: TypeAlias = NDArray[Any]
-"""Labels (n,) of one type."""
+Labels: TypeAlias = NDArray[Any]  # labels (n,) of one type
 READERS: dict[object, Callable[[str], Any]] = {"int": int, "float": float, "bool": {"True": True, "False": False}.get}
 """Types of labels, apart from text, that a project keeps, and how to read them from the names of classes."""
 

@@ -25,8 +25,7 @@ from frn.images.opening import decode, read_file
 Photo: TypeAlias = str | Path | bytes | IO[bytes] | Image.Image | NDArray[Any]
 """Accepted types of a photo. Tensors are also accepted, but not listed, because torch is not imported."""
 
-NO_FILE = Path()
-"""Path of a photo that was not given as a file name."""
+NO_FILE = Path()  # path of a photo that was not given as a file name
 CHANNELS = (1, 3, 4)
 
 

@@ -31,8 +31,7 @@ from frn.system.file_sets import read_member
 from frn.system.hardware import own_cores
 
 FEATURES_VERSION = "1"
-PLAIN = "frn.plain"
-"""Metadata key of an extractor with test-time augmentation; its value is the SHA-256 of the plain extractor."""
+PLAIN = "frn.plain"  # metadata key of an extractor with test-time augmentation: the SHA-256 of the plain one
 MISSING = "missing"  # code of the error of a photo whose file does not exist
 TTA = "frn.tta"  # metadata key of the test-time augmentation, if it is not `hflip`
 Tta = Literal["none", "hflip", "views", "auto"]
@@ -88,8 +87,7 @@ class Extractor:
             raise FrnError(f"{where}: has format version {shown}; this program reads {FEATURES_VERSION}")
         config = parse_json(metadata, "frn.config", where, ModelConfig)
         self.transform, self.method = config.transform, config.method
-        self.untrained_head = config.untrained_head
-        """Whether the head is untrained, so that its parameters carry no information."""
+        self.untrained_head = config.untrained_head  # if so, its parameters say nothing
         self.tta: Tta = "none"  # test-time augmentation built into this extractor
         if self.sha256 != self.plain_sha256:
             self.tta = "views" if metadata.get(TTA) == "views" else "hflip"
@@ -179,8 +177,7 @@ class Extractor:
             opening: called with each file before it is read; an exception from it stops the reading.
         """
         remaining = iter(paths)
-        # If the caller may stop between two files, no file is read ahead.
-        at_once = 1 if opening else AHEAD
+        at_once = 1 if opening else AHEAD  # if the caller may stop between two files, no file is read ahead
         with ThreadPoolExecutor(self.threads) as pool, ThreadPoolExecutor(1) as network:
 
             def begin() -> "tuple[list[Path], Future[list[Embedded | FrnError]]]":

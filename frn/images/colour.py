@@ -126,11 +126,9 @@ def upright(image: Image.Image, box: Box, orientation: int) -> Image.Image:
         return image.crop(box)
     left, top, right, bottom = box
     width, height = image.size if orientation not in SIDEWAYS else image.size[::-1]
-    # EXIF orientations in which the upright columns are reversed in the file
-    if orientation in (2, 3, 6, 7):
+    if orientation in (2, 3, 6, 7):  # EXIF orientations in which the upright columns are reversed in the file
         left, right = width - right, width - left
-    # EXIF orientations in which the upright rows are reversed in the file
-    if orientation in (3, 4, 7, 8):
+    if orientation in (3, 4, 7, 8):  # EXIF orientations in which the upright rows are reversed in the file
         top, bottom = height - bottom, height - top
     place = (left, top, right, bottom) if orientation not in SIDEWAYS else (top, left, bottom, right)
     return image.crop(place).transpose(UPRIGHT[orientation])

@@ -18,8 +18,7 @@ from frn.images.transforms import EvaluationTransform
 FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "BMP", "GIF", "TIFF", "PPM")
 """Pillow's names of the formats. HEIC is also read if the extra `heif` is installed."""
 MAX_PIXELS = 120_000_000
-MAX_JPEG_PIXELS = 4 * MAX_PIXELS
-"""Pixel limit for a JPEG; above `MAX_PIXELS` it is decoded at `COARSE` times lower resolution."""
+MAX_JPEG_PIXELS = 4 * MAX_PIXELS  # limit for a JPEG; above `MAX_PIXELS` it is decoded `COARSE` times smaller
 MAX_MEMORY = 600 << 20  # bytes that a file and its decoded image may take together
 LARGE = 24_000_000  # pixels above which this process decodes images one at a time, and above which a box is reduced
 COARSE = 4  # factor by which a JPEG is reduced if it needs more than `MAX_MEMORY` or has more than `MAX_PIXELS`
@@ -34,8 +33,7 @@ class DecodeRequest:
     transform: EvaluationTransform | None = None  # transform whose crop is requested
     draft: int | None = None  # minimum pixels per side after decoding a JPEG at lower resolution
     longest: int | None = None  # largest length of the longer side, in pixels
-    stored: bool = False
-    """Whether to keep the stored orientation, and the colours of grey and RGB images with their profile."""
+    stored: bool = False  # whether to keep the stored orientation, and grey and RGB colours with their profile
     box: Box | None = None
     """Requested part, in pixels of the whole upright photo; reduced by a whole factor if it has more than `LARGE`."""
 

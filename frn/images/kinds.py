@@ -59,8 +59,7 @@ def describe(data: bytes, name: str) -> str | None:
         return VIDEO
     if is_raw(data):
         return RAW
-    # Bytes of text that identify a web page or drawing
-    text = data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    text = data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n").lower()  # bytes of text that identify a web page or drawing
     if re.match(rb"(<\?xml.*?)?(<!--.*?-->|<!doctype svg.*?>|\s)*<svg\b", text, re.DOTALL):
         return "an SVG drawing. Export it as PNG."
     if text.startswith((b"<!doctype html", b"<html", b"<head", b"<body")):

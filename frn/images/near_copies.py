@@ -28,10 +28,8 @@ LEAST_ELSEWHERE, LEAST_SAVED = 0.98, 0.97
 Different photos of one object before one background, such as coins, correlate up to 0.95; the same photo saved again,
 or with half or twice the side, at least 0.98. `assets/benchmarks/copies.py` measures what is found.
 """
-COLOURFUL, HUES = 25, 0.3
-"""Distance of a colour from grey from which hues are compared, and the smallest cosine of equal hues."""
-COARSE = 4
-"""Cells along the side of a coarse part: parts that correlate have coarse parts that are close, and few others do."""
+COLOURFUL, HUES = 25, 0.3  # distance from grey from which hues are compared, and smallest cosine of equal hues
+COARSE = 4  # cells along the side of a coarse part: those of parts that correlate are close, and few others are
 BLOCK, PRODUCTS, KEPT = 64, 2_000_000, 4000
 """Photos and products that are computed at once; photos up to which coarse parts (11 KB each) are kept."""
 

@@ -25,8 +25,7 @@ from frn.system.processes.messages import Message, convert
 from frn.system.processes.sandbox import Answer, SandboxedWorker, WorkerKilledError
 
 MAX_BYTES = 256 * 1024 * 1024
-QUICK_BYTES = 8 << 20
-"""Size limit of files decoded in this process: a header may have a million entries, read one by one."""
+QUICK_BYTES = 8 << 20  # size limit of files decoded in this process: a header may have a million entries, read singly
 QUICK = (b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a")
 JPEG, JPEG_SCAN = b"\xff\xd8\xff", b"\xff\xda"
 
@@ -120,8 +119,7 @@ def is_quick(data: bytes) -> bool:
     if len(data) > QUICK_BYTES:
         return False
     if data.startswith(JPEG):
-        # Maximum number of passes over all pixels of a JPEG; encoders use up to ten
-        return data.count(JPEG_SCAN) <= 16
+        return data.count(JPEG_SCAN) <= 16  # maximum number of passes over all pixels of a JPEG; encoders use up to ten
     return data.startswith(QUICK) or data[:4] + data[8:12] == b"RIFFWEBP"
 
 

@@ -25,8 +25,7 @@ PRIMARIES = {
 """x and y of white, red, green and blue by their number in cICP (ITU-T H.273, table 2): 1 is sRGB, 12 is Display P3."""
 GAMMAS = {1: 2.4, 4: 2.2, 5: 2.8, 6: 2.4, 8: 1.0, 14: 2.4, 15: 2.4}
 """Gamma by the number of a curve in cICP (table 3); 13 is sRGB's curve."""
-HDR = {16: "PQ", 18: "HLG"}
-"""Curves of cICP that are not converted, because how bright their white is depends on the display."""
+HDR = {16: "PQ", 18: "HLG"}  # curves of cICP that are not converted: how bright their white is depends on the display
 D50 = (0.9642, 1.0, 0.8249)
 BRADFORD = np.array([[0.8951, 0.2664, -0.1614], [-0.7502, 1.7135, 0.0367], [0.0389, -0.0685, 1.0296]])
 

@@ -10,8 +10,7 @@ from frn.errors import FrnError
 from frn.images.colour import SIDEWAYS, UPRIGHT, Box, converter, is_plain, strips, upright
 
 MAX_SIDE = 1024  # largest side of a crop for a network, in pixels
-MAX_ASPECT = 20
-"""Largest aspect ratio; longer strips are cropped about their centre before resizing, to bound the result."""
+MAX_ASPECT = 20  # largest aspect ratio; longer strips are cropped about their centre before resizing
 
 Pixels = NDArray[np.uint8]
 

@@ -42,8 +42,7 @@ class Classifier(MapClassifier):
         super().__init__(extractor, store, other, finder)
         self.second = (second or SecondLook(extractor.closer, store)) if extractor.closer else None
         """With `--tta auto`: a second look at photos whose answer is unsure."""
-        self.copies: dict[str, str] = {}
-        """Photos of the classes that are not used, because they are copies (`copies.find_copies`)."""
+        self.copies: dict[str, str] = {}  # photos of the classes that are not used, as copies (`copies.find_copies`)
         self._boxes: dict[str, Path] = {}
         """Names with boxes of the examples, by content key of their whole photo, if subjects are searched for."""
 

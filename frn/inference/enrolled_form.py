@@ -28,12 +28,10 @@ from frn.projects.session import ProjectHead, State
 from frn.ridge.enrolment import MAX_FACTOR, Array, EnrolledClass
 from frn.ridge.parameters import HeadParameters
 
-FORM_VERSION = 10
-"""Version of a form's content: increase it if enrolment, tuning or the perceptual hash compute something else."""
+FORM_VERSION = 10  # version of a form's content: increase it if enrolment, tuning or the looks compute something else
 FIND_VERSION = 2  # version of the search for subjects: increase it if it finds other windows
 DIGEST = 16
-SAME_HEAD = 0.02
-"""Difference below which two heads count as chosen alike: the search on another processor may end a little apart."""
+SAME_HEAD = 0.02  # below this difference, two heads count as alike: the search may end apart on another processor
 
 Kind = TypeVar("Kind", HeadParameters, "EnrolledForm", dict[str, str])
 
@@ -62,8 +60,7 @@ class EnrolledForm:
     classes: dict[str, EnrolledClass]
     leave_one_out: dict[str, Shares]
     """Fraction of each example that the rest of its class reconstructs, for classes with at least two."""
-    own_errors: dict[str, tuple[str, Array]]
-    """Class and location errors (r,) of each example by leave-one-out, by content key."""
+    own_errors: dict[str, tuple[str, Array]]  # class and leave-one-out errors (r,) of each example by content key
     smaller: dict[str, tuple[float, float]]
     """Error and squared distance of examples from as many photos as the smallest class has, by content key."""
     left_out: LeftOut | None

@@ -60,8 +60,7 @@ class Enrollment:
         self.uses_project_head = False
         """True if the last head is that of the project and differs from the one that the examples would get."""
         self._classes: dict[Keys, _Reconstructed] = {}
-        self._of: tuple[float, float] | None = None
-        """Alpha and beta of the enrolled classes, which do not depend on gamma."""
+        self._of: tuple[float, float] | None = None  # alpha and beta of the enrolled classes; gamma does not matter
         self._tuned: tuple[tuple[object, ...], HeadParameters] | None = None
         """The last head, with the classes and the search that it was chosen for."""
         self._allowances: tuple[tuple[object, ...], list[float]] | None = None

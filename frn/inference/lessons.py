@@ -25,8 +25,7 @@ from frn.projects.session import ClassEntry
 from frn.ridge.enrolment import Array
 from frn.ridge.parameters import HeadParameters
 
-MAX_CLASSES, MAX_PHOTOS = 25, 12
-"""Number of classes, the worst explained ones, and of photos of each class that are looked at."""
+MAX_CLASSES, MAX_PHOTOS = 25, 12  # how many of the worst explained classes, and photos of each, are looked at
 MOST = 3  # number of actions to suggest
 CARRIES = 0.5  # share of what a class explains of itself, from which it needs more photos like the one that explains it
 BACKGROUND = 0.2

@@ -55,10 +55,8 @@ class MapClassifier:
         self.store = store
         self.head = extractor.head or HeadParameters()
         """Alpha, beta and gamma; chosen again whenever the classes change (`ridge.tuning`)."""
-        self.other = None if extractor.head else other or OtherHead.find(extractor)
-        """The head of a model with another one."""
-        self.enrollment = Enrollment(extractor, store)
-        """What enrolls the classes; of an edit, it computes only what has changed."""
+        self.other = None if extractor.head else other or OtherHead.find(extractor)  # the head of a model without FRN
+        self.enrollment = Enrollment(extractor, store)  # of an edit, it computes only what has changed
         self.uses_project_head = False
         """True if the head is the project's (`State.head`) and differs from the one that these examples would get."""
         self.state = State()
@@ -80,8 +78,7 @@ class MapClassifier:
         self.other_maps: Mapping[str, Maps] = {}
         """Feature maps (r, d), by content key, of photos that the user marked as none of the classes."""
         self.others: Measures | None = None  # errors (n, way), energies (n,) and distances (n, way) of these photos
-        self._calibration: tuple[tuple[object, ...], Calibration] | None = None
-        """The last calibration, with its arguments."""
+        self._calibration: tuple[tuple[object, ...], Calibration] | None = None  # the last one, with its arguments
 
     @property
     def rule(self) -> KnownRule:

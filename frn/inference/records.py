@@ -36,13 +36,11 @@ class Prediction:
     """Fraction of the image's energy that each class reconstructs from its examples alone: 1 - error / energy."""
     known: float  # probability that the image belongs to one of the classes (`unknown`); NaN if it cannot be known
     unknown: bool  # whether `known` is below the threshold
-    example_of: str | None = None
-    """The class that already has the image as an example; the image was then scored by leave-one-out."""
+    example_of: str | None = None  # class that has the image as an example; it was then scored by leave-one-out
     near_copy_of: Support | None = None  # the example that is nearly the same image, for example re-saved or resized
     transductive: bool = False  # whether the answer depends on the other images classified together with this one
     key: str | None = None  # content key of the image, if it is known
-    box: Box | None = None
-    """Box of the subject that was classified, in pixels of the upright photo; None is the whole photo."""
+    box: Box | None = None  # box of the classified subject, in pixels of the upright photo; None: the whole photo
     searched: bool = False  # whether the photo was searched for its subject
 
     @cached_property

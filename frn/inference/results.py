@@ -24,8 +24,7 @@ from frn.system.files import LOCK, beside, open_to_append, replacing, require_re
 from frn.system.processes.locks import Lock, holder
 
 MAX_LINE = 64 << 20  # maximum line length in bytes; ten thousand classes need one this long
-BEGINNING = b'{"image": "'
-"""Start of each line. An incomplete last line with a different start is not ours, so it is not removed."""
+BEGINNING = b'{"image": "'  # start of each line; an incomplete last line with another start is not ours, and stays
 
 
 class Line(msgspec.Struct):

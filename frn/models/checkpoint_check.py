@@ -19,14 +19,12 @@ from frn.system.processes.sandbox import Answer, SandboxedWorker, WorkerKilledEr
 SECONDS = 8.0
 MEMORY = 1 << 30
 
-_LEGACY_PARTS = 5
-"""Pickles that older versions of torch write before the tensors; the fourth is the saved object."""
+_LEGACY_PARTS = 5  # pickles that older versions of torch write before the tensors; the fourth is the saved object
 
 
 def check_checkpoint(path: Path) -> None:
     """Raise FrnError if a checkpoint is not a regular file, or unpickling it takes too long or too much memory."""
-    # Size limit of a checkpoint
-    require_regular(path, 8 << 30)
+    require_regular(path, 8 << 30)  # size limit of a checkpoint
     child = SandboxedWorker("frn.models.checkpoint_check:answer", MEMORY)
     try:
         child.ask({"path": str(path.absolute()), "where": str(path)}, (), SECONDS)
@@ -63,8 +61,7 @@ def _pickle_in(path: Path, where: str) -> bytes:
             )
         for entry in entries:
             if entry.filename.endswith("data.pkl"):
-                # Size limit for everything in a checkpoint except the tensors
-                if entry.file_size > (64 << 20):
+                if entry.file_size > (64 << 20):  # size limit for everything in a checkpoint except the tensors
                     raise FrnError(f"{where}: has {entry.file_size >> 20} MiB of data besides its tensors")
                 return archive.read(entry)
     raise FrnError(f"{where}: is not a readable torch checkpoint (it has no data.pkl)")

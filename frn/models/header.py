@@ -19,22 +19,16 @@ from frn.system.files import read_json, read_regular, require_regular
 
 MODEL_FILE_FORMAT = "frn-model"
 MODEL_FILE_VERSION = 1
-MAX_WEIGHTS = 16 << 30
-"""Largest weight file in bytes."""
+MAX_WEIGHTS = 16 << 30  # largest weight file in bytes
 
-OPTIMIZER = "optimizer/"
-"""Prefix of the optimiser's tensors in a run's checkpoint; models are loaded without them."""
-STAGE = "stage/"
-"""Prefix of tensors that belong only to a training stage; models are loaded without them."""
+OPTIMIZER = "optimizer/"  # prefix of the optimiser's tensors in a run's checkpoint; models are loaded without them
+STAGE = "stage/"  # prefix of tensors that belong only to a training stage; models are loaded without them
 
-CHECKSUM = "crc32"
-"""Metadata key of `checksum` in a model file."""
-_METADATA = "__metadata__"
-"""Key of the metadata in a .safetensors header."""
+CHECKSUM = "crc32"  # metadata key of `checksum` in a model file
+_METADATA = "__metadata__"  # key of the metadata in a .safetensors header
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
-IMAGENET_STD = (0.229, 0.224, 0.225)
-"""ImageNet's statistics; the authors normalise every data set with them."""
+IMAGENET_STD = (0.229, 0.224, 0.225)  # ImageNet's statistics; the authors normalise every data set with them
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,8 +37,7 @@ class ModelConfig:
 
     backbone: str
     method: str
-    last_pool: bool = True
-    """Whether the backbone has its last max-pooling; without it, r is four times as large."""
+    last_pool: bool = True  # whether the backbone has its last max-pooling; without it, r is four times as large
     transform: EvaluationTransform = field(default_factory=lambda: EvaluationTransform(size=84, resize=92))
     """Resizing and cropping of an image before the network."""
     mean: tuple[float, float, float] = IMAGENET_MEAN

@@ -19,8 +19,7 @@ from frn.system.processes.locks import lock
 
 DEFAULT_MODEL = "frn-photo"
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-"""Pattern of an added model's name."""
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # pattern of an added model's name
 WEIGHTS, EXTRACTOR, HEAD_FILE, NOTES = "model.safetensors", "features.onnx", "head.onnx", "notes.json"
 """Files of an added model."""
 
@@ -31,10 +30,8 @@ _PACKAGE = Path(__file__).parents[1]
 class ModelFiles:
     """The files that make up a model."""
 
-    weights: Path
-    """File that torch loads; for an exported model, the `.onnx` file itself."""
-    extractor: Path | None = None
-    """Exported feature extractor, if any."""
+    weights: Path  # file that torch loads; for an exported model, the `.onnx` file itself
+    extractor: Path | None = None  # exported feature extractor, if any
     shipped: bool = False
 
 
@@ -42,16 +39,12 @@ class ModelFiles:
 class Network:
     """A pretrained backbone."""
 
-    backbone: str
-    """`torchvision:NAME` or `timm:NAME`."""
+    backbone: str  # `torchvision:NAME` or `timm:NAME`
     about: str
     licence: str = "not in this list; ask its authors"
-    size: int | None = None
-    """Side of the images in pixels; None uses that of the weights' own recipe."""
-    package: str | None = None
-    """Installed package that contains the weights; None looks in the library's cache and on its hub."""
-    sha256: str | None = None
-    """Hash of the weight file; any other file is rejected."""
+    size: int | None = None  # side of the images in pixels; None uses that of the weights' own recipe
+    package: str | None = None  # installed package with the weights; None looks in the library's cache and on its hub
+    sha256: str | None = None  # hash of the weight file; any other file is rejected
     similarity: float | None = None
     """Cosine similarity of the features of two sample photos: it shows that the library still computes the same."""
 

@@ -75,8 +75,7 @@ class Project:
 
     model: ModelReference
     state: State
-    document: Document = field(default_factory=dict)
-    """The document that was read, including keys that this version does not know."""
+    document: Document = field(default_factory=dict)  # what was read, also keys that are not known here
     stamp: bytes | None = None  # the file's bytes; None for a new project
     notes: tuple[str, ...] = ()  # what to report about the file as it was read
 

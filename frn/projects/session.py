@@ -34,8 +34,7 @@ class Support:
 
     path: Path
     key: str  # hash of the file's bytes (`feature_cache.content_key`)
-    size: int
-    """Size of the file in bytes when it was added; a box has that of its photo, and a file in a zip that of the zip."""
+    size: int  # bytes of the file when it was added; of the photo for a box, and of the zip for a file in it
     mtime_ns: int  # modification time of the file when it was added
 
     @classmethod

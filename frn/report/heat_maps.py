@@ -55,8 +55,7 @@ def sheet(crop: Pixels, title: str, panels: Sequence[Panel]) -> Image.Image:
     low, high = float(maps.min()), float(maps.max())
     pictures = [Image.fromarray(crop), *(overlay(crop, m, low=low, high=high) for m in maps)]
     captions = [(title, f"errors {low:.3g} (grey) to {high:.3g} (yellow)"), *((p.title, p.note) for p in panels)]
-    # Number of panels in a row, including the photo
-    columns = min(4, len(pictures))
+    columns = min(4, len(pictures))  # number of panels in a row, including the photo
     rows = -(-len(pictures) // columns)
     cell = (PANEL + GAP, PANEL + 2 * LINE + 2 * GAP)
     canvas = Image.new("RGB", (columns * cell[0] + GAP, rows * cell[1] + GAP), "white")

@@ -66,8 +66,7 @@ def score_page(
 
 def histograms(known: NDArray[np.floating], unknown: NDArray[np.floating], names: tuple[str, str]) -> dict[str, object]:
     """Return the outlines of two histograms of fractions in [0, 1], and the fraction at the end of their axis."""
-    # Number of columns of a histogram
-    edges = np.linspace(0, 1, 31)
+    edges = np.linspace(0, 1, 31)  # number of columns of a histogram
     shares = [np.histogram(values, edges)[0] / max(1, len(values)) for values in (known, unknown)]
     top = max(float(share.max()) for share in shares) or 1.0
     outlines = {}

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from frn.errors import FrnError
 from frn.ridge.parameters import HeadParameters
 
-MAX_FACTOR = 1e6
-"""Limit of a row's values; products of two larger ones may overflow float32. Normal values are at most about rho."""
+MAX_FACTOR = 1e6  # limit of a row's values, usually about rho at most; products of larger ones may overflow float32
 Array = NDArray[np.float64]
 Floats = NDArray[np.float32]
 
@@ -32,8 +31,7 @@ class EnrolledClass:
     rows: Floats  # (m, d)
     signs: Floats  # +1 or -1, (m,)
     centre: Floats  # mean location of the supports, (d,)
-    allowance: float = 0.0
-    """Share of a photo's energy added to the class's error for its additional photos (`ridge.unequal`)."""
+    allowance: float = 0.0  # share of a photo's energy added to the error for additional photos (`ridge.unequal`)
 
 
 def enroll(feature_maps: NDArray[np.floating], head: HeadParameters) -> EnrolledClass:

@@ -18,8 +18,7 @@ from torch import Tensor
 from frn.errors import FrnError
 
 CACHED = 1024  # query locations per block on a CPU, so that their products with all classes stay in its cache
-BLOCK = 1 << 23
-"""Number of second-moment values in memory at once; a large episode would need more than the network's maps."""
+BLOCK = 1 << 23  # second-moment values in memory at once; a large episode would need more than the network's maps
 
 
 def reconstruct(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | float) -> Tensor:

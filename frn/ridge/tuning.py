@@ -35,8 +35,7 @@ from frn.ridge.unequal import allowances, without_one
 
 STEP, FARTHEST, PRECISION = 2.0, 8.0, 0.02
 """First step, largest distance and precision of the search for alpha, in spreads of the prior."""
-NARROW = 1.0
-"""Width in which the loss is close to a parabola; in a wider one, the search tries another point before it ends."""
+NARROW = 1.0  # width in which the loss is close to a parabola; in a wider one, the search tries another point
 GAMMAS = 8.0  # maximum distance of log gamma from the prior's mean, in multiples of its spread
 GOLDEN_SECTION = (math.sqrt(5) - 1) / 2
 GOLDEN_SECTION_STEPS = 40

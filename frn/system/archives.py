@@ -23,13 +23,11 @@ from frn.system.files import read_regular
 from frn.system.processes.forks import after_fork
 
 MAX_ENTRIES = 3_000_000  # maximum number of entries of an archive; all of ImageNet has 1.3 million images
-MAX_ENTRY = 16 << 30
-"""Maximum size of one entry in bytes; the largest known, tiered-ImageNet's training pickle, is 6 GB."""
+MAX_ENTRY = 16 << 30  # largest entry in bytes; the largest known, tiered-ImageNet's training pickle, is 6 GB
 MAX_ARCHIVE = 1 << 40  # maximum size of all entries together in bytes
 FREE_ENTRIES, BYTES_PER_ENTRY = 100_000, 512
 """Number of entries allowed in any archive, and the archive bytes required for each further entry."""
-FREE_BYTES, MAX_RATIO = 1 << 30, 50
-"""Unpacked bytes allowed for any archive, and the additional multiple of its own size."""
+FREE_BYTES, MAX_RATIO = 1 << 30, 50  # unpacked bytes allowed for any archive, and a further multiple of its own size
 MAX_READ = 64 << 20  # maximum bytes that listing a tar may read at once, because a name or header may claim any length
 MAX_DIRECTORY, DIRECTORY_SHARE = 8 << 20, 3
 """Maximum bytes of a zip's entry list: the first number, or the zip's size divided by the second if that is more."""

@@ -17,8 +17,7 @@ from frn.errors import FrnError
 from frn.system.files import LOCK, PART, beside, is_folder, read_regular, remove, write_atomically
 from frn.system.processes.locks import Lock
 
-RECENT = 3600.0
-"""Seconds since its last use during which a split is kept despite the limit, because a run reads several splits."""
+RECENT = 3600.0  # seconds after its last use in which a split is kept despite the limit: a run reads several
 MAX_INDEX = 1 << 30  # largest index of a split's cache in bytes, enough for ten million images
 IMAGES, FEATURES, PIXELS, INDEX, USED = "images", "features.sqlite", "pixels", "index.json", "used"
 """Names of the two caches, and of a split's files: pixels, index, and a stamp dated by the last use."""
@@ -28,8 +27,7 @@ SIGNATURE = f"Signature: 8a477f597d28d172789f06886806bc55\n{OURS} Everything in 
 OWN_FOLDER = "frn-cache"  # name of the caches' folder inside a folder that holds other things
 KEY = re.compile("[0-9a-f]{24}")  # pattern of the names of splits' folders
 _BESIDE = re.compile(rf"\.({KEY.pattern})\.{PART}")
-APPLICATION = int.from_bytes(b"frn\0")
-"""Application id of the feature map store, which SQLite keeps at byte 68 of a file."""
+APPLICATION = int.from_bytes(b"frn\0")  # application id of the feature map store, at byte 68 of an SQLite file
 
 
 def cache_folder() -> Path:

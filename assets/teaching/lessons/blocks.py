@@ -20,8 +20,7 @@ from lessons.teacher import Photos
 
 RATE, OWN_RATE, BATCH = 4e-3, 2e-3, 32
 """Highest learning rates with the teacher's maps and with the network's own, and photos of a step."""
-SAMPLE = 384
-"""Number of photos on which the distributions of the teacher's maps are estimated."""
+SAMPLE = 384  # number of photos on which the distributions of the teacher's maps are estimated
 
 
 def sample_maps(teacher: nn.Module, photos: Photos, seed: int) -> list[Tensor]:

@@ -10,14 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-SHARPENED = 0.1
-"""Temperature of the similarities between the views in a batch."""
-CLIP = 2.0
-"""Norm to which the gradient of a step is clipped."""
-AVERAGING = 0.998
-"""Fraction of the running mean of the weights that is kept in each step."""
-MOMENTUM = 0.95
-"""Fraction of Muon's momentum that is kept in each step."""
+SHARPENED = 0.1  # temperature of the similarities between the views in a batch
+CLIP = 2.0  # norm to which the gradient of a step is clipped
+AVERAGING = 0.998  # fraction of the running mean of the weights that is kept in each step
+MOMENTUM = 0.95  # fraction of Muon's momentum that is kept in each step
 
 
 @torch.no_grad()

@@ -28,14 +28,10 @@ from lessons.blocks import sample_maps
 from lessons.matching import CLIP, MuonAdamW, Whitening, move_average, neighbour_divergence
 from lessons.teacher import Photos
 
-STEPS, BATCH = 100, 80
-"""Steps of an epoch, and views of a step with those of its episode."""
-HEAD_RATE, RAMP = 2.0, 0.1
-"""Learning rate of the head relative to the others, and share of the steps in which episodes gain weight."""
-FOLLOWED = 0.01
-"""How far running statistics move towards those of a batch."""
-EPISODES = ((1, 2), (2, 2))
-"""Shots and queries per class of every other step."""
+STEPS, BATCH = 100, 80  # steps of an epoch, and views of a step with those of its episode
+HEAD_RATE, RAMP = 2.0, 0.1  # relative learning rate of the head, and share of the steps in which episodes gain weight
+FOLLOWED = 0.01  # how far running statistics move towards those of a batch
+EPISODES = ((1, 2), (2, 2))  # shots and queries per class of every other step
 BETWEEN, DISTANCE, NEIGHBOURS = 0.25, 0.5, 0.1
 """Weights of the losses beside the error of the last map; `BETWEEN` counts for every block before the last."""
 
@@ -45,16 +41,11 @@ class Stage:
     """How the whole network is taught for some epochs; it ends with the mean of its seeds' networks."""
 
     epochs: int
-    rate: float
-    """Highest learning rate."""
-    share: float = 0.0
-    """Share of the views that are of an episode."""
-    weight: float = 0.0
-    """Weight of the episode's loss."""
-    seeds: tuple[int, ...] = (0,)
-    """Added to ten times the seed of the call; stages with different ones see different views."""
-    mixed: bool = False
-    """Whether the network before the stage is part of the mean too."""
+    rate: float  # highest learning rate
+    share: float = 0.0  # share of the views that are of an episode
+    weight: float = 0.0  # weight of the episode's loss
+    seeds: tuple[int, ...] = (0,)  # added to ten times the seed of the call; others see different views
+    mixed: bool = False  # whether the network before the stage is part of the mean too
 
 
 class StageName(StrEnum):
@@ -118,8 +109,7 @@ class Lesson:
     model: Model
     teacher: nn.Module
     photos: Photos
-    shares: Sequence[float]
-    """Shares of the episodes that the first data sets have, those with labels."""
+    shares: Sequence[float]  # shares of the episodes that the first data sets have, those with labels
     stage: Stage
     seed: int
     whitenings: list[Whitening] = field(init=False)

@@ -21,8 +21,7 @@ from frn_export.graphs.enrolled_head import HeadClasses, write_logits
 from frn_export.graphs.prepare import prepare
 
 SCORES_FORMAT, BATCH_FORMAT, CLASSIFIER_FORMAT = "frn-scores", "frn-batch-classifier", "frn-classifier"
-MAX_CLASS_BYTES = 1_900_000_000
-"""Maximum size of the rows in bytes: an ONNX file has at most 2 GiB, including the network."""
+MAX_CLASS_BYTES = 1_900_000_000  # largest size of the rows in bytes: an ONNX file has at most 2 GiB, with the network
 
 Classes = Mapping[str, EnrolledClass] | HeadClasses
 Outputs = dict[str, tuple[int, Shape]]

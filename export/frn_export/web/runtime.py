@@ -21,8 +21,7 @@ SCRIPT, BINARY = "ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm"
 SERVED = "ort.wasm.bundle.min.js"
 """Name of the script in a page: some file servers do not know `.mjs`, and browsers then reject it."""
 MAX_BYTES = 64 << 20  # size limit of one file; the binary is about 14 MB
-FETCH = f"npm pack {PACKAGE}@1.30.0"
-"""Command that downloads the version that the page was tested with into the current folder."""
+FETCH = f"npm pack {PACKAGE}@1.30.0"  # downloads the version that the page was tested with into the current folder
 
 
 @dataclass(frozen=True, slots=True)

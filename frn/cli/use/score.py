@@ -96,8 +96,7 @@ def _show(score: Score, classifier: "Classifier") -> None:
         shares = ["-" if share is None else f"{share:.0%}" for share in (entry.recall, entry.precision)]
         rows.append([name, str(entry.photos), *shares])
     console.print_table(("class", "photos", "recall", "precision"), rows)
-    # Maximum number of classes for which the confusion table is shown
-    if len(rows) <= 20:
+    if len(rows) <= 20:  # maximum number of classes for which the confusion table is shown
         numbered = [f"{i} {name}" for i, name in enumerate(score.per_class, 1)]
         counts = [[str(count or "·") for count in row] for row in score.confusion]
         heads = ["true \\ predicted", *map(str, range(1, len(numbered) + 1))]

@@ -35,8 +35,7 @@ class Found:
     size: int  # size in bytes, or -1 if it is unknown before reading
     open: Callable[[], IO[bytes]]
     where: str  # name for messages
-    order: tuple[int, int] = (0, 0)
-    """(archive, offset): reading files in this order passes through a compressed archive once."""
+    order: tuple[int, int] = (0, 0)  # (archive, offset): in this order, a compressed archive is read once
 
     def read(self, limit: int = MAX_BYTES) -> bytes:
         """Return the content. Raises FrnError if the file is larger than `limit` bytes or damaged."""

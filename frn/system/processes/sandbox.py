@@ -100,8 +100,7 @@ class SandboxedWorker:
 
     def _await_start(self, process: subprocess.Popen[bytes]) -> None:
         """Wait until the child has imported its modules, so that this does not count against a request's time."""
-        # Seconds for a child to import what it needs; torch takes a few
-        with self._limited(process, 60.0):
+        with self._limited(process, 60.0):  # seconds for a child to import what it needs; torch takes a few
             _answer(process)
 
     def close(self) -> None:

@@ -32,8 +32,7 @@ from frn_tui.client.protocol import (
 from frn_tui.terminal.pixels import next_number
 from frn_tui.terminal.rendered_picture import Picture
 
-REPLAYED = (LockProject, OpenModel, SetClasses)
-"""Requests that a new engine receives first: the last successful one of each type."""
+REPLAYED = (LockProject, OpenModel, SetClasses)  # the last successful one of each is sent to a new engine first
 ENDED = "ended"  # failure code: the engine was killed because another request did not stop
 ENVIRONMENT = {"OMP_WAIT_POLICY": "passive", "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
 """Settings of the engine's libraries: spinning threads would take the app's cores."""

@@ -89,8 +89,7 @@ class SaveProject(Request[None], op="save", queue="files"):
     path: str
     state: State
     replace: bool = False
-    origin: str | None = None
-    """Project that the classes were loaded from or saved as; only this one is replaced without asking."""
+    origin: str | None = None  # project that they were loaded from or saved as, which is replaced without asking
 
 
 Exported = Literal["classifier", "page"]  # the whole classifier as ONNX, or a web page

@@ -114,13 +114,11 @@ class ClassReports(TypedDict):
 
     reports: list[ClassReport]
     threshold: float  # threshold in effect: the state's own, or the calibrated one
-    known: dict[str, float]
-    """`known` of the examples by leave-one-out, by key; of up to about a thousand, and of no single ones."""
+    known: dict[str, float]  # `known` of up to about a thousand examples by leave-one-out, by key; not of single ones
     expected: str  # expected error rates of the calibrated threshold, in a line
     unread: list[str]  # paths of photos that are new to the engine or have changed: embed them, then repeat the request
     away: list[str]  # paths of missing photos, which are not used
-    unranked: int
-    """Examples that take longer, among many classes or if subjects are searched for: repeat the request for more."""
+    unranked: int  # examples that take longer, among many classes or with a search: repeat the request for more
     boxes: dict[str, FoundBox]  # subjects that were found in examples without a box, by key
 
 

@@ -96,8 +96,7 @@ def _rows() -> Iterator[tuple[str, str, str]]:
 def problems_page(problems: Sequence[Problem]) -> Page:
     """Return a page of each file with its reason."""
     lines = Text()
-    # Number of latest problems listed
-    for problem in problems[-500:]:
+    for problem in problems[-500:]:  # number of latest problems listed
         lines.append(display_name(problem.path), style="bold")
         lines.append(f"\n  {display_name(problem.reason.removeprefix(f'{problem.path}: '))}\n")
     return Page(count_of(len(problems), "problem"), lines)

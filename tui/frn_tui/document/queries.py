@@ -49,8 +49,7 @@ class Query:
         self.seen: set[str] = set()  # paths of photos that were shown
         self._arrived: set[str] = set()  # paths of photos that nobody asked about: those of a watched folder
         self.jointly = False  # whether all photos refine the classes together
-        self._asked: dict[asyncio.Future[object], int] = {}
-        """Running requests, and the photos of each that have no answer yet."""
+        self._asked: dict[asyncio.Future[object], int] = {}  # running requests, and how many photos of each wait
 
     @property
     def answers(self) -> list[Answer]:

@@ -38,8 +38,7 @@ class Models:
     def __init__(self) -> None:
         self.name = ""
         self.opened: Extractor | None = None
-        self._file: tuple[Path, str | None] | None = None
-        """File of the open model, and its stamp from before it was read."""
+        self._file: tuple[Path, str | None] | None = None  # file of the open model, and its stamp before it was read
         self.other: OtherHead | None = None  # head of the open model if it is not FRN's
         self.second: SecondLook | None = None  # with `--tta auto`: what looks again at photos whose answer is unsure
         self._maps: ByteLimitedCache[Maps] = ByteLimitedCache(MAX_CACHED)
@@ -59,8 +58,7 @@ class Models:
         name, tta = split_suffix(request.model)
         path = require_exported(name)
         threads, stamp = max(1, cores() - 1), stamp_of(path)  # leave one core for the app
-        # not on CUDA, which takes a second to start
-        extractor = load_extractor(name, "cpu", cast(Tta, tta), threads)
+        extractor = load_extractor(name, "cpu", cast(Tta, tta), threads)  # not on CUDA, which takes a second to start
         other = None if extractor.head else OtherHead.find(extractor)
         second = SecondLook(extractor.closer, self.store) if extractor.closer else None
         self.other, self.second = other, second

@@ -113,8 +113,7 @@ class Server:
             except ValueError as error:
                 print(f"ignored: {error}", file=sys.stderr)
         for queue in self._queues.values():
-            # Seconds that running jobs have to stop after the app is gone
-            queue.close(0.15)
+            queue.close(0.15)  # seconds that running jobs have to stop after the app is gone
 
     def receive(self, message: Mapping[str, object]) -> None:
         """Start or cancel the request in a message."""

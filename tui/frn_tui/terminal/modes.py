@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 Mode = Literal["kitty", "sixel", "half", "none"]
-Palette = Literal["", "256", "greys"]
-"""Number of colours: all, the 256 in a terminal's table, or black, white and two greys."""
+Palette = Literal["", "256", "greys"]  # colours: all, the 256 in a terminal's table, or black, white and two greys
 PIXELS: tuple[Mode, ...] = ("kitty", "sixel")  # modes that some terminals support
 MODES: tuple[Mode, ...] = ("half", "none")  # modes that every terminal supports
 HALF_BLOCK = "▀"

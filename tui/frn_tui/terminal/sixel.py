@@ -34,8 +34,7 @@ class Rows(NamedTuple):
 
 def cells_of_piece(cell_width: int) -> int:
     """Return the number of cells per piece; by default xterm accepts at most 1,000 pixels per side."""
-    # Largest width of a piece in pixels
-    return max(960 // cell_width, 1)
+    return max(960 // cell_width, 1)  # largest width of a piece in pixels
 
 
 def translated(text: str, rows_of: Callable[[int, str], Rows | None]) -> str:

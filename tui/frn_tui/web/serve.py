@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 PORT = 8000
-MAX_COLUMNS, MAX_ROWS = 1000, 400
-"""Size limits of a visit's screen in characters: a 4K display with characters of 4 x 5 pixels."""
+MAX_COLUMNS, MAX_ROWS = 1000, 400  # largest screen of a visit, in characters: 4K with 4 x 5 pixels each
 EXIT_TIMEOUT = 5.0  # seconds that a visit's app has to keep unsaved work and exit after its page has closed
 READY = b"__GANGLION__\n"
 """The line with which Textual's web driver starts; packets follow: a type, four bytes of length, a payload."""

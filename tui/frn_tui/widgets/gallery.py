@@ -179,8 +179,7 @@ class Gallery(ScrollView, can_focus=True):
         self.empty_text = ""  # shown in place of items
         # Maximum number of images in memory
         self._pictures: LRUCache[str, tuple[RenderPreview, Picture]] = LRUCache(512)
-        self._asked: list[RenderPreview] = []
-        """Requests without a picture yet; one that could not be rendered is not repeated."""
+        self._asked: list[RenderPreview] = []  # requests without a picture yet; those that failed are not repeated
         self._asking = False
 
     @property
@@ -419,8 +418,7 @@ class Gallery(ScrollView, can_focus=True):
     def action_tiles(self, step: int) -> None:
         width = self.scrollable_content_region.width
         columns = max(self._grid.columns - step * max(self._grid.columns // 4, 1), 1)
-        # Smallest width of a tile in cells
-        self.tile_width = max((width + 1) // columns - 1, 6)
+        self.tile_width = max((width + 1) // columns - 1, 6)  # smallest width of a tile in cells
 
     def action_open(self) -> None:
         if self.cursor_item is not None:

@@ -44,8 +44,7 @@ class Mark:
     box: Sequence[float]  # left, top, width and height in fractions of the network's crop, or in pixels of the photo
     text: str = ""
     kind: Literal["mark", "faint"] = "mark"
-    is_whole: bool = True
-    """Whether all of the frame is drawn; its corners alone change fewer cells, each up to 38 bytes."""
+    is_whole: bool = True  # whether all of the frame is drawn; corners alone change fewer cells, each up to 38 bytes
     in_pixels: bool = False
 
 

@@ -33,8 +33,7 @@ from frn_tui.engine.models import Models
 from frn_tui.engine.worker_queues import Check, Job
 
 Value = TypeVar("Value")
-SECONDS = 1.0
-"""Seconds per call for the leave-one-out errors of heads other than FRN's; further examples wait for the next call."""
+SECONDS = 1.0  # seconds per call for leave-one-out errors of other heads; further examples wait for the next call
 MAX_WEIGHTS, MAX_LEFT_OUT = 256 << 20, 50
 """Bytes of examples and their weights to keep: about 2,900 examples of the default model; largest class in which an
 example is explained by the others."""
@@ -64,8 +63,7 @@ class EnrolledClasses:
         self._weights: ByteLimitedCache[Floats] = ByteLimitedCache(MAX_WEIGHTS)
         """Locations and weights (`explanation.weights_of`) of examples, (2, p, d), by their keys and the head."""
         self._current: Classifier | None = None
-        self._of: list[Keys] | None = None
-        """The listed examples of the classes in use; None if they are not calibrated yet."""
+        self._of: list[Keys] | None = None  # the listed examples of the classes in use; None before calibration
         self._finder: CachingFinder | None = None
         self._subjects: Subjects | None = None  # the subjects of the photos, if they are searched for
 

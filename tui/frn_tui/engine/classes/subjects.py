@@ -27,8 +27,7 @@ from frn_tui.engine.models import Models
 from frn_tui.engine.worker_queues import Job
 
 SECONDS = 0.5  # seconds per call for searching examples; the others wait for the next call, and an edit comes between
-MAX_MAPS, MAX_PIXELS = 128 << 20, 96 << 20
-"""Bytes of maps to keep, those of about 300 photos of the default model, and of pixels."""
+MAX_MAPS, MAX_PIXELS = 128 << 20, 96 << 20  # bytes of maps to keep (300 photos of the default model), and of pixels
 
 
 class CachingFinder(Finder):
@@ -87,8 +86,7 @@ class Subjects:
     def __init__(self, models: Models, finder: CachingFinder) -> None:
         self._models, self.finder = models, finder
         self.listed: dict[str, Support] = {}  # examples without a box, by the content key of their subject
-        self._boxed: tuple[object, State] = None, State()
-        """The last listed classes, and these with the subjects of their examples."""
+        self._boxed: tuple[object, State] = None, State()  # the last listed classes, and these with their subjects
         self._left_out_of: object = None
         self._left_out: dict[str, LeftOut] = {}  # leave-one-out results of these examples as new photos, by content key
 

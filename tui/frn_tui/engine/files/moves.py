@@ -43,8 +43,7 @@ _owned: dict[Path, Lock] = {}  # locks of the journals whose plans this process 
 class Record:
     """Content of a journal."""
 
-    plan: list[tuple[str, str]] = field(default_factory=list)
-    """Paths and verdicts; empty for journals from before version 0.3."""
+    plan: list[tuple[str, str]] = field(default_factory=list)  # paths and verdicts; empty in journals of version 0.2
     folder: str = ""
     verdicts: list[str] = field(default_factory=list)
     is_over: bool = False
@@ -67,8 +66,7 @@ class MoveJournal:
         self._owner = Lock(self.path.with_suffix(".owner"))
         if not path:
             make_folder(self.path.parent)
-            # Number of journals to keep; older ones are removed
-            for oldest in _journals(self.path.parent)[:-199]:
+            for oldest in _journals(self.path.parent)[:-199]:  # number of journals to keep; older ones are removed
                 with contextlib.suppress(OSError):
                     oldest.unlink()
 

@@ -72,8 +72,7 @@ def _rendered(numbers: NDArray[np.uint8], high: int, defined: Sequence[bytes]) -
     of_band, of_colour = np.nonzero(used)
     text[begins, :LEAD] = _leads(of_band, of_colour, bands)
     text[:, LEAD:-1] = _gaps(width).take(columns - before, axis=0)
-    # Sixel character without any pixel; each pixel adds its bit
-    text[:, -1] = rendered[there] + 63
+    text[:, -1] = rendered[there] + 63  # Sixel character without any pixel; each pixel adds its bit
     of_rows = np.any(used.reshape(-1, bands, len(defined)), axis=1)
     written = text.tobytes().translate(None, b"\0").split(b"\n")[1:]
     return [
@@ -107,8 +106,7 @@ def draw_frame(pixels: Pixels, seen: Box, line: int) -> Pixels:
     image = Image.fromarray(pixels)
     edges = [round(share * side) for share, side in zip(seen, image.size * 2, strict=True)]
     for number, inside in enumerate((seen[0], seen[1], 1 - seen[2], 1 - seen[3])):
-        # Fraction of a side within which a part counts as reaching it
-        if inside <= 1e-6:
+        if inside <= 1e-6:  # fraction of a side within which a part counts as reaching it
             edges[number] += -line if number < 2 else line
     left, top, right, bottom = edges
     ImageDraw.Draw(image).rectangle((left, top, right - 1, bottom - 1), outline=FRAME, width=line)

@@ -32,8 +32,7 @@ class Previews:
 
     def __init__(self, models: Models) -> None:
         self._models = models
-        # Largest cache of pixels in bytes
-        self._pixels: ByteLimitedCache[Pixels] = ByteLimitedCache(32 << 20)
+        self._pixels: ByteLimitedCache[Pixels] = ByteLimitedCache(32 << 20)  # largest cache of pixels in bytes
         self._sizes: dict[object, tuple[int, int]] = {}
 
     def render(self, request: RenderPreview, job: Job) -> Picture:
@@ -161,8 +160,7 @@ def paint(pixels: Pixels, heat: Heat, seen: Box, *, bare: bool) -> Pixels:
     inside = np.outer(down.any(1), across.any(1))[..., None]
     # Opacity of the largest error over the photo; explained parts stay visible
     cover = 1.0 if bare else 0.8 * level[..., None]
-    # Brightness outside the model's input beside a bare map
-    rest = 0.3 * pixels if bare else pixels
+    rest = 0.3 * pixels if bare else pixels  # brightness outside the model's input beside a bare map
     return np.where(inside, (1 - cover) * pixels + cover * colours, rest).round().astype(np.uint8)
 
 

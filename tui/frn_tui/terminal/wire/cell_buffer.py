@@ -18,10 +18,8 @@ from textual.strip import Strip
 from frn_tui.terminal.marks import PLACEHOLDER, WAITING
 from frn_tui.terminal.modes import HALF_BLOCK
 
-PICTURES = frozenset(HALF_BLOCK + PLACEHOLDER + WAITING)
-"""Characters used to draw images, and places where they will be."""
-Cell = tuple[str, Style]
-"""A character with its combining marks, and its style; the second cell of a wide character is empty."""
+PICTURES = frozenset(HALF_BLOCK + PLACEHOLDER + WAITING)  # characters that draw images, and places where they will be
+Cell = tuple[str, Style]  # a character with its combining marks, and its style; empty after a wide character
 NOTHING: Cell = ("\0", Style.null())
 Codes = tuple[str, str, str]  # codes of a style's attributes, of its colour and of its background
 UNKNOWN: Codes = "?", "", ""
