@@ -40,27 +40,18 @@ def to_rgb(image: Image.Image, box: Box | None = None, orientation: int = 1, fac
     that factor: each pixel is the mean of `factor` x `factor`, so that a second copy of a large photo is never needed.
     """
     convert = converter(image)
-    if box is not None and factor > 1:
-        return _reduced(image, box, orientation, factor, convert)
-    if box is None or (box == (0, 0, *image.size) and orientation not in UPRIGHT):
+    factor = 1 if box is None else factor
+    if box is None or (factor == 1 and box == (0, 0, *image.size) and orientation not in UPRIGHT):
         box, orientation = (0, 0, *image.size), 1
         if is_plain(convert):
             return image
-    if is_plain(convert):
+    if factor == 1 and is_plain(convert):
         return upright(image, box, orientation)
-    left, top, right, bottom = box
-    result = Image.new("RGB", (right - left, bottom - top))
-    for strip in strips(box):
-        result.paste(convert(upright(image, strip, orientation)), (0, strip[1] - top))
-    return result
-
-
-def _reduced(image: Image.Image, box: Box, orientation: int, factor: int, convert: Convert) -> Image.Image:
     left, top, right, bottom = box
     result = Image.new("RGB", (-(-(right - left) // factor), -(-(bottom - top) // factor)))
     for strip in strips(box, factor):
-        part = convert(upright(image, strip, orientation)).reduce(factor)
-        result.paste(part, (0, (strip[1] - top) // factor))
+        part = convert(upright(image, strip, orientation))
+        result.paste(part.reduce(factor) if factor > 1 else part, (0, (strip[1] - top) // factor))
     return result
 
 
@@ -77,7 +68,10 @@ def converter(image: Image.Image) -> Convert:
     to_srgb = srgb_converter(profile_of(image, colours), colours)
     if image.mode == "RGB" and not see_through:
         return to_srgb
-    white, key = _white_level(image) if deep else 0.0, image.info.get("transparency")
+    white, key = 0.0, image.info.get("transparency")
+    if deep:
+        parts = (np.asarray(image.crop(box)) for box in strips((0, 0, *image.size)))
+        white = white_level(image, max(float(part.max(initial=0)) for part in parts))
 
     def convert(part: Image.Image) -> Image.Image:
         values = np.asarray(part) if deep else None
@@ -93,11 +87,6 @@ def converter(image: Image.Image) -> Convert:
         return result
 
     return convert
-
-
-def _white_level(image: Image.Image) -> float:
-    parts = (image.crop(box) for box in strips((0, 0, *image.size)))
-    return white_level(image, max(float(np.asarray(part).max(initial=0)) for part in parts))
 
 
 def shrunk(image: Image.Image, orientation: int, longest: int) -> Image.Image:

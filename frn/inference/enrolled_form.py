@@ -12,7 +12,6 @@ threshold.
 import hashlib
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -70,13 +69,9 @@ class EnrolledForm:
 def classes_key(state: State, extractor: Extractor) -> str:
     """Return a hash of what a head is chosen for: the extractor, its prior, and the class names and photos in order."""
     classes = [[entry.name, [support.key for support in entry.supports]] for entry in state.classes if entry.supports]
-    text = json.dumps([FORM_VERSION, extractor.sha256, repr(extractor.prior), classes, *_searched(state)])
+    searched = [] if state.search == "none" else [state.search, FIND_VERSION, state.whole_photos]
+    text = json.dumps([FORM_VERSION, extractor.sha256, repr(extractor.prior), classes, *searched])
     return "classes-" + hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-
-
-def _searched(state: State) -> list[object]:
-    """Return what decides how photos are searched for their subject; nothing if they are not."""
-    return [] if state.search == "none" else [state.search, FIND_VERSION, state.whole_photos]
 
 
 def form_key(state: State, extractor: Extractor, head: HeadParameters) -> str:
@@ -170,7 +165,8 @@ def describes(form: EnrolledForm, state: State, extractor: Extractor) -> bool:
         and _are(form.left_out.energies, (n,), 0)
         and _are(form.left_out.smaller, (n, 2), -1)
         and form.smaller.keys() <= holders.keys()
-        and _are_looks(form.looks, holders)
+        and (not form.looks or form.looks.keys() == holders.keys())
+        and all(len(look) == LOOK for look in form.looks.values())
     )
 
 
@@ -188,7 +184,3 @@ def _is_class(enrolled: EnrolledClass, p: int, d: int) -> bool:
 
 def _are(values: NDArray[Any], shape: tuple[int, ...], least: float = -1e30, most: float = 1e30) -> bool:
     return values.shape == shape and bool(((values >= least) & (values <= most)).all())  # NaN is not
-
-
-def _are_looks(looks: Mapping[str, bytes], holders: Mapping[str, str]) -> bool:
-    return not looks or (looks.keys() == holders.keys() and all(len(look) == LOOK for look in looks.values()))

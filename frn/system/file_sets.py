@@ -51,7 +51,9 @@ def new_folder(path: Path) -> Iterator[Path]:
                 yield new
                 if path.exists() and any(path.iterdir()):
                     raise FrnError(f"{path}: already exists. Choose a folder that does not exist yet.", code="exists")
-                sync_tree(new)
+                for place, _, names in os.walk(new):
+                    for name in (*names, "."):
+                        sync_path(Path(place, name))
                 os.rename(new, path)  # noqa: PTH104
             finally:
                 remove(new)
@@ -79,7 +81,9 @@ def write_set(folder: Path, files: Mapping[str, bytes], *, replace: bool = False
     require_writable_set(folder, files, replace=replace)
     earlier = _read_manifest(folder)
     stale = [name for name in earlier.keys() - files.keys() if _is_listed(folder, name, earlier)]
-    files = {**files, MANIFEST: _manifest(files)}
+    lines = [f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in sorted(files.items())]
+    manifest = f"# {MARK}. To check the files: sha256sum -c {MANIFEST}\n{''.join(lines)}".encode()
+    files = {**files, MANIFEST: manifest}
     if not folder.exists():
         with new_folder(folder) as new:
             for name, data in files.items():
@@ -126,11 +130,6 @@ def _places(path: Path) -> tuple[Path, Path]:
     return path, beside(Path(os.path.realpath(path)), PART)
 
 
-def _manifest(files: Mapping[str, bytes]) -> bytes:
-    lines = [f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in sorted(files.items())]
-    return f"# {MARK}. To check the files: sha256sum -c {MANIFEST}\n{''.join(lines)}".encode()
-
-
 def _read_manifest(folder: Path) -> dict[str, str]:
     """Return the hashes in a folder's manifest by relative path; empty if it has none, or one that is not ours."""
     path = folder / MANIFEST
@@ -146,10 +145,3 @@ def _is_listed(folder: Path, name: str, sums: Mapping[str, str]) -> bool:
     with contextlib.suppress(OSError):
         return name in sums and any(is_file(place) and sha256(place) == sums[name] for place in _places(folder / name))
     return False
-
-
-def sync_tree(folder: Path) -> None:
-    """Sync all files of a folder and their names, so that they survive a power cut."""
-    for place, _, names in os.walk(folder):
-        for name in (*names, "."):
-            sync_path(Path(place, name))

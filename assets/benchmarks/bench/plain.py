@@ -145,7 +145,7 @@ class PlainTraining:
         """Train `model`; the files are those of one episode, with the supports of all classes first."""
         self.model, self.shape, self.precision, self.device = model.to(device).train(), shape, precision, device
         self.optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9, nesterov=True, weight_decay=5e-4)
-        self.batches = batches(files, TRAINING, _endless(len(files)), device)
+        self.batches = batches(files, TRAINING, [list(range(len(files)))] * 10_000, device)
 
     def step(self) -> float:
         """Take a step and return its loss."""
@@ -157,10 +157,6 @@ class PlainTraining:
         loss.backward()
         self.optimizer.step()
         return loss.item()
-
-
-def _endless(count: int) -> list[list[int]]:
-    return [list(range(count))] * 10_000
 
 
 @torch.no_grad()

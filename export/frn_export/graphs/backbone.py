@@ -36,7 +36,8 @@ def features_graph(model: Model) -> onnx.ModelProto:
     side = model.config.transform.size
     h, w = model.grid
     graph = GraphBuilder()
-    normalised = _normalise(graph, "images", model)
+    mean, std = (np.asarray(v, dtype=np.float32).reshape(1, 3, 1, 1) for v in (model.config.mean, model.config.std))
+    normalised = graph.node("Div", graph.node("Sub", "images", graph.constant(mean)), graph.constant(std))
     if writer is None:
         maps = write_traced(graph, normalised, model.backbone, side)
     else:
@@ -63,11 +64,6 @@ def features_graph(model: Model) -> onnx.ModelProto:
         kind=FEATURES_FORMAT,
         version=FEATURES_VERSION,
     )
-
-
-def _normalise(graph: GraphBuilder, images: str, model: Model) -> str:
-    mean, std = (np.asarray(v, dtype=np.float32).reshape(1, 3, 1, 1) for v in (model.config.mean, model.config.std))
-    return graph.node("Div", graph.node("Sub", images, graph.constant(mean)), graph.constant(std))
 
 
 def _conv4(graph: GraphBuilder, x: str, backbone: Conv4) -> str:

@@ -43,7 +43,8 @@ class ClassErrors:
         for some in (group[first : first + step] for group in (fresh, others) for first in range(0, len(group), step)):
             if budget < 0:
                 break
-            taken = np.stack([_weigh(classes[column]) for column in some]).reshape(len(some), -1)
+            weighed = ((one.rows * one.signs[:, None]).T @ one.rows for one in (classes[column] for column in some))
+            taken: Floats = np.stack([*weighed]).reshape(len(some), -1)  # V^T D V
             rows = np.flatnonzero(np.isnan(errors[:, some]).any(1))
             for these in (rows[first : first + step] for first in range(0, len(rows), step)):
                 budget -= len(these) * d * d * (r + len(some))
@@ -67,8 +68,3 @@ class ClassErrors:
             (new_rows, old_rows), (new_columns, old_columns) = np.transpose(rows), np.transpose(columns)
             errors[np.ix_(new_rows, new_columns)] = self._errors[np.ix_(old_rows, old_columns)]
         return errors
-
-
-def _weigh(enrolled: EnrolledClass) -> Floats:
-    """Return V^T D V, (d, d)."""
-    return np.asarray((enrolled.rows * enrolled.signs[:, None]).T @ enrolled.rows, dtype=np.float32)

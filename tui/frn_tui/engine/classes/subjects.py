@@ -20,7 +20,6 @@ from frn.inference.enrolled_form import EnrolledForm, LeftOut, classes_key
 from frn.inference.find import Finder, Fractions
 from frn.projects.session import State, Support
 from frn.ridge.enrolment import ClassScorer
-from frn.ridge.parameters import HeadParameters
 from frn.system.lru import ByteLimitedCache
 from frn_tui.client.protocol import FoundBox
 from frn_tui.engine.models import Models
@@ -133,7 +132,7 @@ class Subjects:
     ) -> int:
         """Calibrate the classes on their examples, each searched like a new photo, or return how many must wait."""
         examples = classifier.left_out_photos
-        of = classes_key(state, classifier.extractor), _reconstructs(form.head)
+        of = classes_key(state, classifier.extractor), (form.head.alpha, form.head.beta)  # gamma does not decide errors
         if self._left_out_of != of:
             self._left_out_of, self._left_out = of, {}
         until, classes, store = time.monotonic() + SECONDS, [*form.classes.values()], self._models.store
@@ -165,8 +164,3 @@ def unboxed(state: State) -> int:
     """Return the number of examples without a box in classes with one, whose subjects are searched for."""
     boxed = [[split_box(s.path)[1] is not None for s in entry.supports] for entry in state.classes]
     return sum(each.count(False) for each in boxed if any(each))
-
-
-def _reconstructs(head: HeadParameters) -> tuple[float, float]:
-    """Return the parameters that decide errors; gamma does not."""
-    return head.alpha, head.beta

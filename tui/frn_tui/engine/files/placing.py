@@ -99,7 +99,9 @@ def move_new(source: Path, target: Path) -> None:
                 raise
     copied = copy_new(source, target)
     try:
-        if not _is_unchanged(source, copied):
+        now = source.stat()
+        unchanged = (now.st_size, now.st_mtime_ns) == (copied.st_size, copied.st_mtime_ns)
+        if not (unchanged and os.path.samestat(now, copied)):
             raise OSError(errno.EBUSY, "changed during the copy")
         source.unlink()
     except FileNotFoundError:  # deleted meanwhile: only the copy is left
@@ -107,11 +109,6 @@ def move_new(source: Path, target: Path) -> None:
     except OSError:  # it stays in place, for example on a read-only disk
         target.unlink()
         raise
-
-
-def _is_unchanged(path: Path, was: os.stat_result) -> bool:
-    status = path.stat()
-    return os.path.samestat(status, was) and (status.st_size, status.st_mtime_ns) == (was.st_size, was.st_mtime_ns)
 
 
 def is_same_photo(path: Path, other: Path) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from frn.errors import FrnError
-from frn.inference.classifier import Classifier
+from frn.estimator.loading import classifier_file
 from frn.projects.project import ModelReference, Project, load_project, save_project
 from frn.system.files import require_writable, write_atomically
 from frn_tui.client.file_requests import ExportClasses, Loaded, LoadProject, SaveProject, WriteText
@@ -60,32 +60,20 @@ def export(classes: EnrolledClasses, request: ExportClasses, job: Job) -> str:
         write_page(classifier, path, runtime, replace=request.replace)
         best = [f"{path}: shows only the best subject of each photo"] * (classifier.state.search == "all")
         return "   ".join(best + [missing_runtime(path)] * (runtime is None))
-    files = {path: _classifier_file}
-    if searches:
-        files[path.with_name("finder.onnx")] = _finder_file
+    files = [path, path.with_name("finder.onnx")][: 1 + searches]
     for file in files:
         require_writable(file, replace=request.replace)
-    for file, data in [(file, write(classifier)) for file, write in files.items()]:
+    contents = [classifier_file(classifier)]
+    if searches:
+        from frn_export.graphs.finder import finder_graph
+
+        contents.append(finder_graph(classifier.finder, classifier.classes).SerializeToString(deterministic=True))
+    for file, data in zip(files, contents, strict=True):
         job.check()
         write_atomically(file, data, replace=request.replace)
-    if len(files) == 1:
+    if not searches:
         return ""
     return f"{path}: classifies a subject, which finder.onnx beside it finds. The README of `frn export` has the lines."
-
-
-def _finder_file(classifier: Classifier) -> bytes:
-    from frn_export.graphs.finder import finder_graph
-
-    return bytes(finder_graph(classifier.finder, classifier.classes).SerializeToString(deterministic=True))
-
-
-def _classifier_file(classifier: Classifier) -> bytes:
-    from frn_export.graphs.classifier import classifier_graph
-    from frn_export.graphs.enrolled_head import enrolled
-
-    features, held = classifier.extractor.data, enrolled(classifier)
-    graph = classifier_graph(features, held, rule=classifier.rule, gamma=classifier.head.gamma)
-    return bytes(graph.SerializeToString(deterministic=True))
 
 
 def write_text(request: WriteText, job: Job) -> None:
