@@ -38,7 +38,7 @@ async def test_browsing_continues_while_both_panes_are_visible(driver: "Driver")
 
 async def test_file_picker_starts_in_the_last_folder(driver: "Driver") -> None:
     folders = []
-    for keys in (("a", "enter", "escape"), ("p", "escape")):
+    for keys in (("a", "right", "escape"), ("p", "escape")):
         await driver.keys(keys[0])
         for key in keys[1:]:
             assert isinstance(driver.app.screen, Picker)

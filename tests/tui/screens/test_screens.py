@@ -92,7 +92,7 @@ async def empty(driver: "Driver") -> None:
 
 
 async def picker(driver: "Driver") -> None:
-    await driver.keys("a", "enter", "space")
+    await driver.keys("a", "down", "enter", "space")
 
 
 async def review(driver: "Driver") -> None:

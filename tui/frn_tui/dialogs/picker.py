@@ -144,6 +144,8 @@ class Picker(Dialog[list[str] | None]):
         if not self._is_first:
             with self.prevent(Input.Changed):
                 field.value = ""
+        has_folders = any(entry["kind"] == "folder" for entry in self.everything)
+        then = HERE["name"] if self._is_first and has_folders else then  # the folder that someone started in
         self._is_first = False  # keep text typed before the first folder was listed
         self._list("" if _is_path(field.value) else field.value, then)
 
@@ -303,8 +305,8 @@ class Picker(Dialog[list[str] | None]):
         self.open(os.path.dirname(self.folder), then=name_of(self.folder), rising=True)  # noqa: PTH120
 
     def action_enter_folder(self) -> None:
-        entry = self.current
-        if entry is not None and entry["kind"] == "folder" and entry is not HERE:
+        entry = next(iter(self.entries[1:]), None) if self.current is HERE else self.current
+        if entry is not None and entry["kind"] == "folder":
             self.open(self.path_of(entry["name"]))
 
     def action_accept(self) -> None:
