@@ -2,34 +2,40 @@
 
 import faulthandler
 import gc
+import importlib
 import os
+import shutil
 import signal
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from frn.system.hardware import cores
 
 WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-# Keep the workers' threads from waiting for each other, which halves the time. Numpy and torch read this on import.
+# Keep the workers' threads from waiting for each other, which halves the time: numpy and torch read this on import, and
+# sessions have as many threads as one of several processes that torchrun starts.
 if WORKERS > 1:
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ.setdefault(name, str(max(1, cores() // WORKERS)))
+    os.environ["LOCAL_WORLD_SIZE"] = str(WORKERS)
 
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
 from PIL import Image  # noqa: E402
 
 from frn.data.synthetic import draw_moth, species  # noqa: E402
+from tests.commands import frn  # noqa: E402
+from tests.drawings import DRAWINGS  # noqa: E402
 
 SHARED = Path(os.environ.get("FRN_SHARED", "../shared"))
 TIMEOUT = 300
 """Seconds after which a test counts as hung: its process prints all stacks and ends; with `-n`, a new one continues."""
 TESTS = Path(__file__).parent
 EXPERIMENTS = ("benchmarks", "decoder", "teaching")
-SHOWN = pytest.StashKey[int]()
-"""Destination of standard error between tests."""
+SHOWN = pytest.StashKey[int]()  # destination of standard error between tests
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -45,6 +51,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.relative_to(TESTS).parts[0] in EXPERIMENTS:
             item.add_marker(pytest.mark.nightly)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Skip the import of experiments' tests unless their marker is chosen."""
+    is_experiment = collection_path.parent == TESTS and collection_path.name in EXPERIMENTS
+    return True if is_experiment and "not nightly" in config.option.markexpr else None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give each worker adjacent folders, whose fixtures it then builds alone; an idle one takes half of the rest."""
+    return importlib.import_module("xdist.scheduler").WorkStealingScheduling(config, log)
 
 
 def pytest_collection_finish() -> None:
@@ -86,6 +104,24 @@ def private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FRN_CACHE", str(cache))
     monkeypatch.setenv("FRN_MODELS", str(tmp_path / "added-models"))
     return cache
+
+
+@pytest.fixture(scope="session")
+def embedded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache with the feature maps of the drawings by the default model and by the smallest one."""
+    cache = tmp_path_factory.mktemp("embedded") / "cache"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FRN_CACHE", str(cache))
+        for model in ("frn-photo", "conv4"):
+            assert not frn("classify", DRAWINGS / "moths", DRAWINGS / "queries", "--model", model).exit_code
+    return cache
+
+
+@pytest.fixture
+def warm_cache(embedded: Path, private_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start a test with the maps of `embedded`, a second less for a command; the cache is beside the test's folder."""
+    cache = private_cache.parent.with_name(f"{private_cache.parent.name} cache")
+    monkeypatch.setenv("FRN_CACHE", str(shutil.copytree(embedded, cache)))
 
 
 @pytest.fixture(autouse=True)

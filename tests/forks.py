@@ -5,10 +5,8 @@ import signal
 import traceback
 from collections.abc import Callable
 
-SECONDS = 60
-"""Seconds until the operating system kills a fork, even one that waits for a thread that does not exist."""
-RAISED = 70
-"""Exit status of a fork whose code raised an exception."""
+SECONDS = 60  # seconds until the operating system kills a fork, even one that waits for a thread that does not exist
+RAISED = 70  # exit status of a fork whose code raised an exception
 
 
 def fork(work: Callable[[], object]) -> int:

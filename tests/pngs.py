@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from tests.profiles import SRGB, cmyk_profile, rgb_profile
 
-GREY, COLOUR = 0, 2
-"""PNG colour types."""
+GREY, COLOUR = 0, 2  # PNG colour types
 Chunks = Sequence[tuple[bytes, bytes]]
 
 

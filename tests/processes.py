@@ -7,8 +7,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-SECONDS = 120
-"""Seconds within which a program must end, even on a busy machine."""
+SECONDS = 120  # seconds within which a program must end, even on a busy machine
 
 
 @contextlib.contextmanager

@@ -24,8 +24,7 @@ from frn.ridge.parameters import HeadParameters
 from tests.drawings import DRAWINGS
 
 SAMPLES = DRAWINGS
-RUNTIME = Path(os.environ.get("FRN_ORT_WEB", "onnxruntime-web-1.30.0.tgz"))
-"""Archive from `npm pack onnxruntime-web`."""
+RUNTIME = Path(os.environ.get("FRN_ORT_WEB", "onnxruntime-web-1.30.0.tgz"))  # archive from `npm pack onnxruntime-web`
 PHOTOS = Path(os.environ.get("FRN_PAGE_PHOTOS", SAMPLES / "queries"))
 """Number of photos for which the page is compared with Python."""
 MODEL = os.environ.get("FRN_PAGE_MODEL", "conv4")

@@ -17,14 +17,10 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).parents[2]
-SECONDS = 10.0
-"""Processor time in seconds after which a case counts as hung."""
-STARTING = 60.0
-"""Processor time in seconds allowed for a worker's imports and its intact files."""
-WAITING = 12
-"""Wall-clock limit as a multiple of the processor time, to allow for a busy machine."""
-MEMORY = 2 << 30
-"""Limit on the memory of a worker and its children, in bytes."""
+SECONDS = 10.0  # processor time in seconds after which a case counts as hung
+STARTING = 60.0  # processor time in seconds allowed for a worker's imports and its intact files
+WAITING = 12  # wall-clock limit as a multiple of the processor time, to allow for a busy machine
+MEMORY = 2 << 30  # limit on the memory of a worker and its children, in bytes
 REPORT = Path(os.environ.get("FRN_CAMPAIGN_REPORT", ROOT / "campaign.jsonl"))
 
 
@@ -32,13 +28,11 @@ REPORT = Path(os.environ.get("FRN_CAMPAIGN_REPORT", ROOT / "campaign.jsonl"))
 class Part:
     """One kind of file and the function that reads it."""
 
-    count: int
-    """Number of cases in a full campaign."""
+    count: int  # number of cases in a full campaign
     make: Callable[[np.random.Generator], bytes]
     door: Callable[[bytes, Path], object]
     """Reads the bytes, given an empty folder; an FrnError is a refusal, any other exception a crash."""
-    refuses: bool = True
-    """Whether some cases must be refused; damaged caches and settings are ignored instead."""
+    refuses: bool = True  # whether some cases must be refused; damaged caches and settings are ignored instead
 
 
 @dataclass(slots=True)
@@ -52,12 +46,10 @@ class Outcome:
     refused: int = 0
     crashed: int = 0
     hung: int = 0
-    peak: int = 0
-    """Peak memory of the worker and its children, in bytes."""
+    peak: int = 0  # peak memory of the worker and its children, in bytes
     slowest: float = 0.0
     seconds: float = 0.0
-    kinds: dict[str, int] = field(default_factory=dict)
-    """Number of crashes by exception."""
+    kinds: dict[str, int] = field(default_factory=dict)  # number of crashes by exception
 
     @property
     def is_clean(self) -> bool:

@@ -25,8 +25,7 @@ import textual.app
 import torch
 import typer.testing
 
-LIBRARIES = (np, onnx, onnxruntime, PIL, rich, textual, torch, typer)
-"""Libraries to import once, in this process."""
+LIBRARIES = (np, onnx, onnxruntime, PIL, rich, textual, torch, typer)  # libraries to import once, in this process
 OPTIONS = ("-x", "-q", "--tb=no", "-rfE", "-p", "no:cacheprovider", "-m", "not slow and not campaign and not runtimes")
 """Nightly tests also count: some mutants are killed only by these."""
 

@@ -41,8 +41,7 @@ from frn.projects.session import Session, State
 from frn.system.processes.messages import convert, decode, encode
 from tests.commands import frn
 
-Step = tuple[str, int]
-"""Name and seed of a step."""
+Step = tuple[str, int]  # name and seed of a step
 NUMBER = re.compile(r"-?\b\d+(?:\.\d+)?(?:e-\d+)?\b")
 NAMES = ("jay", "owl", "wren")
 PROJECTS = ("p.frn.json", "away/q.frn.json")

@@ -34,12 +34,9 @@ SOURCES = {"frn": "frn", "frn_export": "export/frn_export", "frn_tui": "tui/frn_
 """Root folder of each package."""
 ELSEWHERE = ("tests/campaign", "tests/runtimes", "tests/browser", "tests/test_")
 """Markers of tests that are slow or need more than Python."""
-REACH = 8
-"""Number of test files that a mutant must pass to survive."""
-TIMEOUT = 600
-"""Seconds after which a test file counts as hung and is killed."""
-NO_TESTS = 5
-"""Exit status of pytest if it found no test."""
+REACH = 8  # number of test files that a mutant must pass to survive
+TIMEOUT = 600  # seconds after which a test file counts as hung and is killed
+NO_TESTS = 5  # exit status of pytest if it found no test
 EQUIVALENT = Path(__file__).with_name("equivalent.toml")
 
 COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "is": "is not", "in": "not in"}
@@ -58,12 +55,10 @@ class Mutant:
     line: int
     before: str
     after: str
-    start: int
-    """First byte of the change, and the first byte after it."""
+    start: int  # first byte of the change, and the first byte after it
     end: int
     text: str
-    scope: tuple[str, ...] = ()
-    """Names of the enclosing classes, functions and module constants."""
+    scope: tuple[str, ...] = ()  # names of the enclosing classes, functions and module constants
 
     def apply(self, source: bytes) -> bytes:
         return source[: self.start] + self.text.encode() + source[self.end :]
@@ -253,8 +248,7 @@ def nearest(path: str) -> tuple[str, ...]:
     return tuple(sorted(distance, key=order)[:REACH])
 
 
-Calls = dict[str, list[list[str]]]
-"""Functions (path, names) that each test file calls in its own process."""
+Calls = dict[str, list[list[str]]]  # functions (path, names) that each test file calls in its own process
 
 
 def traced(tests: "Tests", report: Path) -> Calls:

@@ -20,8 +20,7 @@ from tests.campaign.campaign import Part
 from tests.campaign.files import Maker, damaging, damaging_json
 from tests.campaign.mutations import TEXT, flip_bits, mutate, mutate_json, set_bytes
 
-HOME = Path(os.environ.get("TMPDIR", "/tmp")) / f"frn-campaign-{os.getpid()}"
-"""Valid files, made once per worker."""
+HOME = Path(os.environ.get("TMPDIR", "/tmp")) / f"frn-campaign-{os.getpid()}"  # valid files, made once per worker
 
 
 def one_of(files: Mapping[str, bytes]) -> Maker:

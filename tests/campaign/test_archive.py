@@ -21,8 +21,7 @@ from tests.drawings import DRAWINGS
 
 PHOTOS = round(100_000 * float(os.environ.get("FRN_CAMPAIGN", "1")))
 KILLS = 3
-SETTLED, ALLOWED = 1000, 50 << 20
-"""Number of photos after which memory is compared, and the bytes by which it may grow."""
+SETTLED, ALLOWED = 1000, 50 << 20  # number of photos after which memory is compared, and the bytes by which it may grow
 
 
 def draw_archive(folder: Path) -> None:

@@ -58,8 +58,7 @@ ELSEWHERE = {
 }
 """Shell lines that do not start `frn`, and the test that runs them."""
 STAND_INS = {"DIR": "birds", "PRESET": "demo", "PHOTO": "new.jpg", "NAME": "proto"}
-SMALLER = {"export": ["--model", "conv4"]}
-"""Options that make a command finish in seconds."""
+SMALLER = {"export": ["--model", "conv4"]}  # options that make a command finish in seconds
 
 
 def lines(page: Path) -> Iterator[tuple[str, str]]:

@@ -26,11 +26,9 @@ PATTERNS = {
     "left out": r"\b(?:left out|leaves out|rebuil(?:d|ds|t)|strangers?)\b",
 }
 """Names of the patterns and their regular expressions. The project's style says what to write instead."""
-BUDGET = {"docs": 8, "help": 8, "docstrings": 8}
-"""Allowed matches in 10,000 words of each kind."""
+BUDGET = {"docs": 8, "help": 8, "docstrings": 8}  # allowed matches in 10,000 words of each kind
 
-Text = tuple[str, str]
-"""A place, and a paragraph there as one line."""
+Text = tuple[str, str]  # a place, and a paragraph there as one line
 
 
 def paragraphs(text: str) -> Iterator[str]:

@@ -16,8 +16,7 @@ SECONDS = 1200
 """Seconds that an installation may take; on a busy machine, pip takes several minutes for onnxruntime alone."""
 PIP = ("-m", "pip", "install", "-q", "--retries", "1", "--timeout", "30")
 NPM = ("npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--fetch-retries=1", "--fetch-timeout=30000")
-READY = ".ready"
-"""Empty file that marks a complete environment."""
+READY = ".ready"  # empty file that marks a complete environment
 
 
 def place_of(name: str, temporary: Path) -> Path:

@@ -25,13 +25,10 @@ pytestmark = pytest.mark.runtimes
 ROOT = Path(__file__).parents[2]
 MOTHS = DRAWINGS / "moths"
 QUERIES = sorted((DRAWINGS / "queries").glob("*.jpg"))
-COPIES = 12
-"""Seconds per photo, so that a worker is still busy when it is killed."""
+COPIES = 12  # seconds per photo, so that a worker is still busy when it is killed
 PACKAGES = {"ray": "ray[data]", "dask": "dask[distributed]"}
-SECONDS = 300
-"""Seconds that the workers may take to start."""
-WORKER = {"ray": "MapWorker", "dask": "multiprocessing.spawn"}
-"""Text that identifies the command line of a worker."""
+SECONDS = 300  # seconds that the workers may take to start
+WORKER = {"ray": "MapWorker", "dask": "multiprocessing.spawn"}  # text that identifies the command line of a worker
 
 
 def workers(kind: str, parent: int) -> list[int]:

@@ -134,8 +134,7 @@ KINDS = {"photos": "classifier.onnx", "batch": "classifier-batch.onnx"}
 
 ALLOWED = {"fp32": 5e-3, "fp16": 5e-3, "int8": 3e-2}
 """Allowed difference of a probability. In int8, one grey level can change an activation by one step."""
-ALLOWED_OLDEST = ALLOWED | {"int8": 0.15}
-"""The oldest onnxruntime rounds activations in int8 differently."""
+ALLOWED_OLDEST = ALLOWED | {"int8": 0.15}  # the oldest onnxruntime rounds activations in int8 differently
 
 
 def _compare(found: list[list[Any]], folder: Path, allowed: float) -> float:
@@ -163,8 +162,7 @@ TARGETS = {"openvino": ["openvino"], "tract": ["tract"], "onnx2torch": ["onnx2to
 """Packages that a runtime needs besides those of `frn`."""
 SAME = {"features": 1e-5, "head": 1e-4, "preprocess": 1.001 / 255, "classifier": 5e-3, "classifier-batch": 1e-4}
 """Largest difference of an output that counts as equal; for preprocessed images it is one grey level."""
-SECONDS = 300
-"""Seconds that a runtime may take for a graph."""
+SECONDS = 300  # seconds that a runtime may take for a graph
 PAGE = HERE.parents[1] / "docs" / "guides" / "runtimes.md"
 BEGIN, END = "<!-- table by pytest -m runtimes -->\n", "<!-- end of the table -->\n"
 

@@ -34,46 +34,29 @@ class FakeEngine(EngineClient):
         self.known: set[str] = set()
         self.classes: dict[str, Any] = {"classes": [], "threshold": None, "next_id": 1}
         self.pause: asyncio.Event | None = None
-        self.held: dict[str, asyncio.Event] = {}
-        """Event that operations wait for."""
+        self.held: dict[str, asyncio.Event] = {}  # event that operations wait for
         self.late: dict[str, asyncio.Event] = {}
         """Event that the answers of operations wait for, although the engine has done them."""
-        self.content: dict[str, str] = {}
-        """Keys of files whose content differs from their name."""
-        self.left: dict[str, Any] = {}
-        """Journal of a killed app."""
-        self.left_before: list[dict[str, Any]] = []
-        """Older journals left by other apps."""
-        self.kept: dict[str, Any] | None = None
-        """This app's own journal."""
+        self.content: dict[str, str] = {}  # keys of files whose content differs from their name
+        self.left: dict[str, Any] = {}  # journal of a killed app
+        self.left_before: list[dict[str, Any]] = []  # older journals left by other apps
+        self.kept: dict[str, Any] | None = None  # this app's own journal
         self.written: dict[str, str] = {}
         self.saved: list[dict[str, Any]] = []
-        self.sorted: list[tuple[str, str, bool]] = []
-        """Sorts into folders: the folder, and whether photos were moved."""
-        self.twins: set[str] = set()
-        """Photos whose content is already in the folder of their verdict."""
-        self.moved: list[dict[str, str]] = []
-        """Photos that were moved back or again: source and target."""
-        self.under_way = False
-        """Whether a move has begun and not ended."""
-        self.left_moves: LeftMoves | None = None
-        """Moves of an earlier app."""
-        self.settled: dict[str, str] = {}
-        """Photos that a program was moving when it was killed."""
-        self.sorted_beside: tuple[str, ...] = ()
-        """All labels with a folder in the last sort."""
-        self.sizes: dict[str, int] = {}
-        """Sizes of files that are not 1 byte."""
-        self.away: set[str] = set()
-        """Photos that no longer exist at their path."""
-        self.holders: dict[str, int] = {}
-        """Processes of other apps by open project."""
+        self.sorted: list[tuple[str, str, bool]] = []  # sorts into folders: the folder, and whether photos were moved
+        self.twins: set[str] = set()  # photos whose content is already in the folder of their verdict
+        self.moved: list[dict[str, str]] = []  # photos that were moved back or again: source and target
+        self.under_way = False  # whether a move has begun and not ended
+        self.left_moves: LeftMoves | None = None  # moves of an earlier app
+        self.settled: dict[str, str] = {}  # photos that a program was moving when it was killed
+        self.sorted_beside: tuple[str, ...] = ()  # all labels with a folder in the last sort
+        self.sizes: dict[str, int] = {}  # sizes of files that are not 1 byte
+        self.away: set[str] = set()  # photos that no longer exist at their path
+        self.holders: dict[str, int] = {}  # processes of other apps by open project
         self.locked: str | None = None
-        self.gone: set[str] = set()
-        """Models that no longer exist."""
+        self.gone: set[str] = set()  # models that no longer exist
         self.model = ""
-        self.chance: random.Random | None = None
-        """Determines how long an answer takes, and whether it fails."""
+        self.chance: random.Random | None = None  # determines how long an answer takes, and whether it fails
 
     @property
     def pid(self) -> int | None:

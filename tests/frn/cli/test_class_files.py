@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import shutil
 import zipfile
 from pathlib import Path
@@ -102,7 +103,7 @@ def test_every_command_accepts_a_zip_or_csv_of_classes(folder: Path, tmp_path: P
     assert frn("enroll", path, "--out", tmp_path / "m.frn.json").exit_code == 0
     project = CliRunner().invoke(app, ["classify", str(tmp_path / "m.frn.json"), str(PHOTO), "--json"])
     assert project.stdout == frn("classify", folder, PHOTO, "--json").stdout
-    shutil.rmtree(tmp_path / "cache")  # the photos are read again, from the zip
+    shutil.rmtree(os.environ["FRN_CACHE"])  # the photos are read again, from the zip
     again = CliRunner().invoke(app, ["classify", str(tmp_path / "m.frn.json"), str(PHOTO), "--json"])
     assert (again.stdout, again.stderr) == (project.stdout, "")
 

@@ -52,14 +52,14 @@ def test_untrainable_settings_are_refused_before_anything_starts(
     assert not (tmp_path / "run").exists()
 
 
-def test_initial_model_is_checked_before_images_are_decoded(tmp_path: Path, private_cache: Path) -> None:
+def test_initial_model_is_checked_before_images_are_decoded(tmp_path: Path) -> None:
     result = frn("train", "demo", "--out", tmp_path / "run", "--init", "resnet12-small")
     assert result.exit_code == 1
     assert result.stderr == (
         "error: --init is a resnet12-small model, but the run trains conv4. Give another model, or --backbone "
         "resnet12-small.\n"
     )
-    assert not private_cache.exists()
+    assert not Path(os.environ["FRN_CACHE"], "images").exists()
 
 
 def test_a_run_without_validation_reports_its_last_checkpoint(tmp_path: Path) -> None:
@@ -128,8 +128,7 @@ def test_unusable_metadata_does_not_cause_a_library_error_message(tmp_path: Path
     assert (result.returncode, result.stderr) == (0, "")
 
 
-TOO_LONG = "a" * 300
-"""A path that raises on every system call, like a file in a folder without permission."""
+TOO_LONG = "a" * 300  # a path that raises on every system call, like a file in a folder without permission
 
 
 @pytest.mark.parametrize(

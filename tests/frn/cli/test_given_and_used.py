@@ -14,8 +14,7 @@ from typer.testing import CliRunner
 from frn.cli.main import app
 from tests.drawings import DRAWINGS
 
-TAKEN_BY_NAME = "locals"
-"""Function through which a command passes on all of its parameters by name."""
+TAKEN_BY_NAME = "locals"  # function through which a command passes on all of its parameters by name
 ALWAYS = {("export", "onnx"): "ONNX is always written; the flag says so", ("main", "version"): "its callback prints"}
 
 

@@ -27,8 +27,7 @@ FILES: dict[tuple[str, str], tuple[str, list[object]]] = {
     ("score", "--report"): ("x.html", [MOTHS, MOTHS]),
 }
 """Options that name an output file: the file names, and the other arguments that the command needs."""
-TEN_CLASSES = "ten classes"
-"""Placeholder for a folder with ten classes of ten photos each, which fine-tuning needs."""
+TEN_CLASSES = "ten classes"  # placeholder for a folder with ten classes of ten photos each, which fine-tuning needs
 FOLDERS: dict[tuple[str, str], tuple[str, list[object]]] = {
     ("export", "--out"): ("features.onnx", ["--model", "conv4"]),
     ("export", "--web"): ("page.js", ["--model", "conv4"]),

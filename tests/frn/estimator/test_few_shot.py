@@ -18,6 +18,7 @@ from frn.projects.project import load_project
 from tests.drawings import DRAWINGS
 
 SAMPLES = DRAWINGS
+pytestmark = pytest.mark.usefixtures("warm_cache")
 
 
 def sample_files(shots: int = 3) -> dict[str, list[str]]:

@@ -34,6 +34,7 @@ from tests.drawings import DRAWINGS
 from tests.models import small_model
 
 MOTHS = sorted((DRAWINGS / "moths").iterdir())[:3]
+pytestmark = pytest.mark.usefixtures("warm_cache")
 
 
 def photos(classes: int = 3, shots: int = 4) -> tuple[Any, list[int]]:

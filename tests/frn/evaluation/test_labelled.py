@@ -20,6 +20,7 @@ from tests.commands import frn
 from tests.drawings import DRAWINGS
 
 SAMPLES = DRAWINGS
+pytestmark = pytest.mark.usefixtures("warm_cache")
 
 
 def answer(truth: str, a: float, *, known: float = 0.9, name: str = "x.jpg") -> Answer:

@@ -22,6 +22,7 @@ from tests.commands import frn
 from tests.drawings import DRAWINGS
 
 MOTHS = DRAWINGS / "moths"
+pytestmark = pytest.mark.usefixtures("warm_cache")
 QUERIES = sorted((DRAWINGS / "queries").iterdir())
 
 

@@ -20,6 +20,7 @@ from tests.commands import frn
 from tests.drawings import DRAWINGS
 
 SAMPLES = DRAWINGS
+pytestmark = pytest.mark.usefixtures("warm_cache")
 EVIL = "<script>alert(1)</script> &\"'"
 
 

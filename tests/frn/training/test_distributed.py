@@ -58,8 +58,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="forks")
 Work = Callable[[ProcessGroup, Path], object]
 Launch = Callable[..., list[str]]
 
-TIMEOUT = 120
-"""Seconds after which ranks are killed, long enough for a busy machine."""
+TIMEOUT = 120  # seconds after which ranks are killed, long enough for a busy machine
 
 
 @pytest.fixture(scope="module")

@@ -20,8 +20,7 @@ from frn.projects.project import load_project
 
 KILLS, PHOTOS = map(int, os.environ.get("FRN_KILLS", "3x60").split("x"))
 TIMEOUT = 600.0 if "FRN_KILLS" in os.environ else 60.0
-LOST = 5.0
-"""Seconds of work that may be lost."""
+LOST = 5.0  # seconds of work that may be lost
 USER = """
 import asyncio, json, os, sys, time
 from frn_tui.app import FrnApp

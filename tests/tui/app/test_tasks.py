@@ -14,10 +14,8 @@ from tests.tui.conftest import Drive, Driver
 from tests.tui.fake_engine import FakeEngine
 
 CLASSES = ["finch", "jay", "owl", "tit", "wren"]
-WRONG = (3, 11, 24, 37)
-"""Positions of photos that belong to the next class, among the 40 photos with the same answer."""
-DOUBTED = (3, 7, 11, 18, 24, 29, 37)
-"""Positions of doubtful answers, including the wrong ones."""
+WRONG = (3, 11, 24, 37)  # positions of photos that belong to the next class, among the 40 photos with the same answer
+DOUBTED = (3, 7, 11, 18, 24, 29, 37)  # positions of doubtful answers, including the wrong ones
 ASKED = [f"{name}-{100 + number}.jpg" for name in CLASSES for number in range(40)]
 TABLE = Path(__file__).parents[3] / "docs" / "lab" / "tasks.md"
 

@@ -16,8 +16,7 @@ Message = dict[str, Any]
 Scenario = Callable[[EngineClient], Coroutine[Any, Any, None]]
 
 
-TIMEOUT = 20.0
-"""Seconds that a scenario and its end may take."""
+TIMEOUT = 20.0  # seconds that a scenario and its end may take
 MISCHIEF = """
 import os, sys, time
 from pathlib import Path

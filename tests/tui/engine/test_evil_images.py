@@ -24,10 +24,8 @@ from frn.system.processes.messages import convert
 Make = Callable[[Path], Path | None]
 Message = dict[str, Any]
 
-MAX_MIB = 700
-"""Memory limit of the engine in MiB."""
-TIMEOUT = 10.0
-"""Time limit for a file in seconds."""
+MAX_MIB = 700  # memory limit of the engine in MiB
+TIMEOUT = 10.0  # time limit for a file in seconds
 POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"
 GOOD, BAD = "an answer", "a reason"
 

@@ -20,8 +20,7 @@ from tests import processes
 pytest.importorskip("textual_serve", reason=f"needs textual-serve: {install_command('web')}")
 aiohttp = pytest.importorskip("aiohttp")
 
-START = 60.0
-"""Seconds within which the server must start, even on a busy machine."""
+START = 60.0  # seconds within which the server must start, even on a busy machine
 
 
 @pytest.fixture

@@ -11,8 +11,7 @@ import pytest
 from frn.system.processes.locks import Lock
 from tests.tui.engine.conftest import Engine
 
-GONE = 2**22 + 5
-"""A process number above the largest."""
+GONE = 2**22 + 5  # a process number above the largest
 
 
 def test_journal_contains_all_unsaved_work(bare: Engine, state_folder: Path) -> None:

@@ -18,8 +18,7 @@ Lines = Callable[[App[Any]], list[str]]
 Styles = Callable[[App[Any]], list[list[Style]]]
 Told = list[Message]
 
-WIDE, HIGH = 72, 16
-"""Four columns (the scroll bar takes two cells), two lines of tiles."""
+WIDE, HIGH = 72, 16  # four columns (the scroll bar takes two cells), two lines of tiles
 
 
 def items(count: int, first: int = 0) -> list[GalleryItem]:
