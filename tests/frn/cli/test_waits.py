@@ -60,7 +60,7 @@ def test_enrolling_in_a_pipe_reports_progress(
     enroll = Classifier.enroll
 
     def slow(*words: Any) -> Any:
-        time.sleep(0.15)
+        wait_for(r"enrolling .* \(\d+ s\)", lines)
         return enroll(*words)
 
     monkeypatch.setattr(Classifier, "enroll", slow)
