@@ -57,13 +57,13 @@ def test_short_waits_are_silent(capsys: pytest.CaptureFixture[str]) -> None:
 def test_enrolling_in_a_pipe_reports_progress(
     command: str, lines: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    enroll = Classifier.enroll
+    enroll = Classifier.enroll_state
 
-    def slow(*words: Any) -> Any:
+    def slow(*words: Any, **options: Any) -> Any:
         wait_for(r"enrolling .* \(\d+ s\)", lines)
-        return enroll(*words)
+        return enroll(*words, **options)
 
-    monkeypatch.setattr(Classifier, "enroll", slow)
+    monkeypatch.setattr(Classifier, "enroll_state", slow)
     words: dict[str, list[object]] = {
         "classify": [SAMPLES / "moths", SAMPLES / "queries"],
         "score": [SAMPLES / "moths", SAMPLES / "moths"],
