@@ -41,16 +41,13 @@ class Result(TypedDict):
     accuracy: float
     ci95: float
     seconds: float
-    tuned: NotRequired[dict[str, float]]
-    """Accuracy and ci95 for the same episodes, enrolled as in `frn classify`."""
-    correct: NotRequired[list[int]]
-    """Number of correct answers in each episode (`--per-episode`)."""
+    tuned: NotRequired[dict[str, float]]  # accuracy and ci95 for the same episodes, enrolled as in `frn classify`
+    correct: NotRequired[list[int]]  # number of correct answers in each episode (`--per-episode`)
     difference: NotRequired[dict[str, float]]
     """Accuracy minus that of the first model in the same episodes, with its paired ci95."""
     transductive: NotRequired[dict[str, dict[str, float]]]
     """Accuracy and ci95 with classes refined by the queries, for the same episodes and for unequal class sizes."""
-    head: NotRequired[dict[str, float]]
-    """Parameters chosen on the validation split for an untrained head."""
+    head: NotRequired[dict[str, float]]  # parameters chosen on the validation split for an untrained head
 
 
 def paired_difference(result: Result, first: Result) -> Accuracy:

@@ -23,8 +23,7 @@ from frn.ridge.unlabelled.transductive import refine
 Scorer = Callable[[Tensor], Tensor]
 """Function from image indices (e, way, shot + queries) of a chunk of episodes to logits (e, q, way)."""
 
-CHUNK = 8
-"""Episodes scored at a time, few enough that temporaries fit in the processor's cache."""
+CHUNK = 8  # episodes scored at a time, few enough that temporaries fit in the processor's cache
 
 
 def episode_accuracies(

@@ -48,14 +48,11 @@ def no_bars(title: str) -> Iterator[Progress]:
 class EvaluationOptions:
     """Parameters of an evaluation."""
 
-    model: str
-    """Model file, run folder, shipped name or `features.onnx`."""
-    data: Path
-    """Data set with a folder per split, each with one folder per class."""
+    model: str  # model file, run folder, shipped name or `features.onnx`
+    data: Path  # data set with a folder per split, each with one folder per class
     split: str = "test"
     way: int = 5
-    shot: Sequence[int] | None = None
-    """One result per shot; 1 and 5 by default."""
+    shot: Sequence[int] | None = None  # one result per shot; 1 and 5 by default
     queries: int = 16
     episodes: int = 10_000
     seed: int = 0
@@ -70,11 +67,9 @@ class EvaluationOptions:
     """
     tune: bool = False
     """Also enroll each episode's classes as `frn classify` does: alpha and gamma chosen by leave-one-out."""
-    transductive: bool = False
-    """Also let the queries of each episode refine its enrolled classes; implies `tune`."""
+    transductive: bool = False  # also let the queries of each episode refine its enrolled classes; implies `tune`
 
-    per_episode: bool = False
-    """Also count the correct answers in each episode."""
+    per_episode: bool = False  # also count the correct answers in each episode
 
     @property
     def shapes(self) -> list[EpisodeShape]:

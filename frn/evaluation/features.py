@@ -15,8 +15,7 @@ from frn.heads.head import Head
 from frn.models.model import Model
 from frn.system.precision import Precision, autocast
 
-BATCH, GPU_BATCH = 64, 256
-"""Images per forward pass. Larger batches on a processor need more memory and save no time."""
+BATCH, GPU_BATCH = 64, 256  # Images per forward pass. Larger batches on a processor need more memory and save no time.
 
 
 class TorchExtractor:
@@ -103,8 +102,7 @@ class OnnxExtractor:
         return head
 
 
-FeatureExtractor = TorchExtractor | OnnxExtractor
-"""A model for evaluation, independent of its runtime."""
+FeatureExtractor = TorchExtractor | OnnxExtractor  # a model for evaluation, independent of its runtime
 
 
 def augmented_maps(run: Callable[[Tensor], Tensor], images: Tensor, grid: tuple[int, int], tta: Tta) -> Tensor:

@@ -24,8 +24,7 @@ from frn.ridge.enrolment import Array, ClassScorer, Floats, pool_rows
 from frn.ridge.tuning import Prior, tune_by_leave_one_out
 from frn.ridge.unequal import enroll_all
 
-FOLDS = 4
-"""Number of parts; the photos of each part are classified by the others."""
+FOLDS = 4  # number of parts; the photos of each part are classified by the others
 WORTH = 2.0
 """Smallest gain on held-out photos, in percentage points, for which the map is chosen.
 
@@ -38,18 +37,13 @@ had no part in the choice.
 class FineTuning:
     """A map of the channels, and what it gains on held-out photos of the same classes."""
 
-    channels: Floats
-    """Map of the channels, (d, d), from all photos; symmetric."""
-    start: Accuracy
-    """Accuracy of the unchanged model, with lambda and gamma chosen on enrolment."""
-    gain: Accuracy
-    """Gain of the map on held-out photos, photo by photo; it decides whether the map is chosen."""
-    validation: Accuracy
-    """Accuracy on held-out photos if the map is chosen or not without them."""
+    channels: Floats  # map of the channels, (d, d), from all photos; symmetric
+    start: Accuracy  # accuracy of the unchanged model, with lambda and gamma chosen on enrolment
+    gain: Accuracy  # gain of the map on held-out photos, photo by photo; it decides whether the map is chosen
+    validation: Accuracy  # accuracy on held-out photos if the map is chosen or not without them
     expected: Accuracy
     """Difference between `validation` and `start`, photo by photo: the gain to expect on other photos."""
-    broken: Sequence[FrnError]
-    """Reasons for skipped photos."""
+    broken: Sequence[FrnError]  # reasons for skipped photos
 
     @property
     def refusal(self) -> str | None:

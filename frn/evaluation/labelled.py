@@ -22,8 +22,7 @@ from frn.inference.unknown import auroc
 from frn.projects.names import is_no_class, match_names
 from frn.projects.session import check_name
 
-Z_95 = 1.959964
-"""Normal quantile of a 95% interval."""
+Z_95 = 1.959964  # normal quantile of a 95% interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +71,11 @@ class LabelledScore:
     """All answers and their statistics. Fractions are between 0 and 1."""
 
     classes: tuple[str, ...]
-    known: Sequence[Answer]
-    """Photos of the enrolled classes."""
-    unknown: Sequence[Answer]
-    """Photos of other classes."""
-    examples: Sequence[Path]
-    """Photos that are skipped because they are examples of a class."""
+    known: Sequence[Answer]  # photos of the enrolled classes
+    unknown: Sequence[Answer]  # photos of other classes
+    examples: Sequence[Path]  # photos that are skipped because they are examples of a class
     broken: Sequence[tuple[Path, FrnError]]
-    near_copies: Sequence[NearCopy] = ()
-    """Photos that are skipped because they are near copies of an example."""
+    near_copies: Sequence[NearCopy] = ()  # photos that are skipped because they are near copies of an example
     notes: Sequence[str] = ()
     """Notes on folders whose name matches a class only loosely or not at all, and on classes without photos."""
 

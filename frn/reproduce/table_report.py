@@ -33,12 +33,9 @@ class Locations:
     """Locations of runs and data sets."""
 
     runs: Path
-    data: Mapping[str, Path] = field(default_factory=dict)
-    """Folders of the data sets by name."""
-    options: tuple[str, ...] = ()
-    """Options of every command, such as threads and device."""
-    precision: str = "fp32"
-    """Precision of training; a resumed run keeps its own."""
+    data: Mapping[str, Path] = field(default_factory=dict)  # folders of the data sets by name
+    options: tuple[str, ...] = ()  # options of every command, such as threads and device
+    precision: str = "fp32"  # precision of training; a resumed run keeps its own
 
     def folder(self, run: RunSpec) -> Path:
         """Return the run's folder."""
@@ -73,8 +70,7 @@ class Command:
     """An `frn` command to run."""
 
     words: tuple[str, ...]
-    answer: Path | None = None
-    """File in which its output is stored."""
+    answer: Path | None = None  # file in which its output is stored
 
     def __str__(self) -> str:
         return shlex.join(("frn", *self.words))
@@ -119,8 +115,7 @@ class RunStatus:
 
     finished: bool
     precision: str
-    machine: str | None
-    """Processor and threads, if the run recorded them."""
+    machine: str | None  # processor and threads, if the run recorded them
 
 
 def run_status(run: RunSpec, locations: Locations) -> RunStatus | None:
@@ -194,10 +189,8 @@ class Line(Struct, frozen=True, omit_defaults=True):
     row: str
     label: str
     figures: dict[str, Figure]
-    commands: list[str] = []
-    """Commands that produce it, in order."""
-    missing: str | None = None
-    """Reason why it is not fully measured."""
+    commands: list[str] = []  # commands that produce it, in order
+    missing: str | None = None  # reason why it is not fully measured
 
 
 class Comparison(Struct, frozen=True, omit_defaults=True):
@@ -205,14 +198,10 @@ class Comparison(Struct, frozen=True, omit_defaults=True):
 
     method: str
     shot: str
-    difference: float
-    """Difference of the means over the seeds."""
-    ci95: float
-    """Its interval over the draw of episodes."""
-    paired: bool
-    """Whether the interval is that of the differences in the same episodes; otherwise it is wider."""
-    seeds: list[float]
-    """Accuracy of each seed."""
+    difference: float  # difference of the means over the seeds
+    ci95: float  # its interval over the draw of episodes
+    paired: bool  # whether the interval is that of the differences in the same episodes; otherwise it is wider
+    seeds: list[float]  # accuracy of each seed
     verdict: str = ""
     """ahead or behind, if the interval excludes zero and all seeds of one are above all seeds of the other."""
 
@@ -225,16 +214,12 @@ class Report(Struct, frozen=True):
     title: str
     note: str
     version: str
-    machine: str
-    """Machine on which the table was generated."""
+    machine: str  # machine on which the table was generated
     rows: list[Line]
-    protocols: list[str]
-    """Episodes of the measurements."""
-    trained: list[str]
-    """Machines and precisions of the runs."""
+    protocols: list[str]  # episodes of the measurements
+    trained: list[str]  # machines and precisions of the runs
     elsewhere: Sequence[Elsewhere]
-    quoted: Sequence[Quoted] = ()
-    """Results that the paper quotes from other papers."""
+    quoted: Sequence[Quoted] = ()  # results that the paper quotes from other papers
     comparisons: Sequence[Comparison] = ()
 
 

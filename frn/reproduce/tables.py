@@ -18,10 +18,8 @@ class RunSpec:
     """A training run of a preset; its folder has the same name."""
 
     name: str
-    options: RunOptions
-    """Options that determine the run; only file locations are missing."""
-    init: "RunSpec | None" = None
-    """Run whose result it starts from."""
+    options: RunOptions  # options that determine the run; only file locations are missing
+    init: "RunSpec | None" = None  # run whose result it starts from
 
     @property
     def prepare(self) -> str:
@@ -55,8 +53,7 @@ class Measurement:
     name: str
     run: RunSpec
     flags: tuple[str, ...] = ()
-    prepare: str
-    """Test data set, by its name for `frn data prepare`."""
+    prepare: str  # test data set, by its name for `frn data prepare`
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +71,7 @@ class Row:
 
     name: str
     label: str
-    cells: Mapping[int, Cell]
-    """Cells by shot."""
+    cells: Mapping[int, Cell]  # cells by shot
 
     @property
     def measurements(self) -> list[Measurement]:
@@ -96,8 +92,7 @@ class Elsewhere:
     label: str
     published: str
     command: str
-    here: str = ""
-    """Name of the measurement, if it differs from the paper's."""
+    here: str = ""  # name of the measurement, if it differs from the paper's
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,8 +35,7 @@ class PreparedRun:
     settings: RunSettings
     images: StoredImages | ConcatImages
     val_images: StoredImages
-    init: Model | None = None
-    """Model that the run starts from."""
+    init: Model | None = None  # model that the run starts from
 
     @property
     def best(self) -> Path:

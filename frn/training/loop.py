@@ -43,12 +43,9 @@ class StepReport:
     step: int
     steps_in_epoch: int
     loss: float
-    accuracy: float
-    """Percentage of its queries (or images) classified correctly."""
-    divergence: str = ""
-    """Reason why the head cannot recover; empty if it can."""
-    total_steps: int = 0
-    """Steps since the start of the run."""
+    accuracy: float  # percentage of its queries (or images) classified correctly
+    divergence: str = ""  # reason why the head cannot recover; empty if it can
+    total_steps: int = 0  # steps since the start of the run
     learned: Mapping[str, float] = field(default_factory=dict)
     """Learning rate, and the head's learned scalars (alpha, beta, gamma)."""
 
@@ -66,8 +63,7 @@ class ValidationReport:
     epoch: int
     accuracy: Accuracy
     is_best: bool
-    total_steps: int = 0
-    """Steps since the start of the run."""
+    total_steps: int = 0  # steps since the start of the run
 
     @property
     def scalars(self) -> dict[str, float]:

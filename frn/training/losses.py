@@ -8,8 +8,7 @@ from torch import Tensor
 
 AuxMode = Literal["reference", "paper", "off"]
 
-AUX_WEIGHT = 0.03
-"""Sec. 3.5: the auxiliary loss is downscaled by 0.03."""
+AUX_WEIGHT = 0.03  # Sec. 3.5: the auxiliary loss is downscaled by 0.03.
 
 
 def episode_loss(logits: Tensor, support: Tensor, queries: int, aux: AuxMode = "reference") -> Tensor:

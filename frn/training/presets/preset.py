@@ -32,13 +32,11 @@ class Schedule:
     milestones: tuple[int, ...]
     optimizer: Literal["sgd", "adam"] = "sgd"
     learning_rate: float = 0.1
-    lr_decay: float = 0.1
-    """Factor at each milestone. Not called gamma: gamma is the head's temperature."""
+    lr_decay: float = 0.1  # Factor at each milestone. Not called gamma: gamma is the head's temperature.
     momentum: float = 0.9
     nesterov: bool = True
     weight_decay: float = 5e-4
-    warm_up: int = 0
-    """Warm-up steps, in which the learning rate rises to its first value. The paper has none."""
+    warm_up: int = 0  # Warm-up steps, in which the learning rate rises to its first value. The paper has none.
 
     def __post_init__(self) -> None:
         rises = list(self.milestones) == sorted(set(self.milestones))
@@ -68,26 +66,19 @@ class Schedule:
 class Published:
     """Results that the paper reports for a run: 5-way, 16 queries, 10,000 episodes."""
 
-    table: int
-    """Number of the table in the paper; the supplement's tables continue the count."""
-    accuracy: Mapping[int, float]
-    """Accuracy in percent, by test shot."""
-    ci95: Mapping[int, float] = field(default_factory=dict)
-    """Half-width of the 95% interval, if the table prints it."""
+    table: int  # number of the table in the paper; the supplement's tables continue the count
+    accuracy: Mapping[int, float]  # accuracy in percent, by test shot
+    ci95: Mapping[int, float] = field(default_factory=dict)  # half-width of the 95% interval, if the table prints it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainingData:
     """Training images and their stored size."""
 
-    prepare: str | None
-    """Name of the data set for `frn data prepare`; None if images are rendered."""
-    name: str = ""
-    """Name of the data set in tables; empty for that of `prepare`."""
-    max_side: int
-    """Largest shorter side of stored training images, in pixels."""
-    exclude_classes: tuple[str, ...] = ()
-    """Training classes to skip, because they are related to test classes."""
+    prepare: str | None  # name of the data set for `frn data prepare`; None if images are rendered
+    name: str = ""  # name of the data set in tables; empty for that of `prepare`
+    max_side: int  # largest shorter side of stored training images, in pixels
+    exclude_classes: tuple[str, ...] = ()  # training classes to skip, because they are related to test classes
 
     balance: Balance = 1.0
     """Balance of several data sets in an epoch.
@@ -109,8 +100,7 @@ class TrainingData:
 class ValidationProtocol:
     """Validation of a run: 5-way, with 16 queries."""
 
-    every: int = 5
-    """Epochs between validations."""
+    every: int = 5  # epochs between validations
     shot: int | None = None
     """Validation shot; None uses the training shot. The authors validate pre-training at 1 shot."""
     episodes: int = 1000
@@ -126,10 +116,8 @@ class ValidationProtocol:
 class Pretraining:
     """Settings of pre-training, and what episodic training takes from it."""
 
-    batch: int = 128
-    """Images per pre-training step."""
-    init_from: str | None = None
-    """Pre-training preset whose result this one starts from (`--init`)."""
+    batch: int = 128  # images per pre-training step
+    init_from: str | None = None  # pre-training preset whose result this one starts from (`--init`)
     tune_head_at_start: bool = False
     """Whether the first episodes after pre-training choose the initial lambda, rho and gamma; not in the paper."""
 
@@ -180,8 +168,7 @@ class Preset:
 
 
 MAX_BYTES = 1 << 20
-DESCRIPTION = ("about", "published")
-"""Fields of a preset that only describe it."""
+DESCRIPTION = ("about", "published")  # fields of a preset that only describe it
 RETIRED = (
     *("classifier_weight", "freeze_batchnorm", "start", "interpolation_weights"),
     *("aux_heads", "distil", "progressive_resizing"),
@@ -189,8 +176,7 @@ RETIRED = (
 """Settings that runs of earlier versions wrote to `config.toml`; ignored."""
 LENGTHENING = ("schedule.epochs", "schedule.milestones", "validation.every")
 """Settings that may change if a run is extended."""
-NAMES = ("data.prepare", "data.name")
-"""Settings that say how data sets are made; a run is known by their images."""
+NAMES = ("data.prepare", "data.name")  # settings that say how data sets are made; a run is known by their images
 
 Settings = TypeVar("Settings")
 

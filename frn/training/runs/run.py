@@ -45,20 +45,14 @@ Drawn = TypeVar("Drawn")
 class TrainState:
     """Progress of a run."""
 
-    epoch: int = 0
-    """Finished epochs."""
-    step: int = 0
-    """Finished episodes of the current epoch."""
-    total_steps: int = 0
-    """Finished episodes in total."""
-    best: float = 0.0
-    """Best validation accuracy so far, in percent."""
-    seconds: float = 0.0
-    """Training time, summed over all sessions of the run."""
+    epoch: int = 0  # finished epochs
+    step: int = 0  # finished episodes of the current epoch
+    total_steps: int = 0  # finished episodes in total
+    best: float = 0.0  # best validation accuracy so far, in percent
+    seconds: float = 0.0  # training time, summed over all sessions of the run
 
 
-_held: dict[Path, Lock] = {}
-"""Locks on the folders in which this process trains."""
+_held: dict[Path, Lock] = {}  # locks on the folders in which this process trains
 
 
 class RunFolder:
@@ -71,8 +65,7 @@ class RunFolder:
         self.best = path / "best.safetensors"
         self.metrics = path / "metrics.jsonl"
         self.config = path / "config.toml"
-        self.pixels: list[int] = []
-        """Checksums of the photos; if they differ, a resumed run continues with a warning."""
+        self.pixels: list[int] = []  # checksums of the photos; if they differ, a resumed run continues with a warning
 
     def claim(self) -> None:
         """Lock the folder. Raises FrnError if another process trains here or the lock cannot be created."""
@@ -235,8 +228,7 @@ class RunResult:
     """Result of a run."""
 
     position: TrainState
-    finished: bool
-    """Whether the run is complete; an interrupted run can be resumed."""
+    finished: bool  # whether the run is complete; an interrupted run can be resumed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -246,12 +238,9 @@ class RunSettings:
     seed: int = 0
     precision: Precision = "fp32"
     device: torch.device | str = "cpu"
-    save_every: float = 60.0
-    """Seconds between resumable checkpoints."""
-    resume: bool = False
-    """Resume the run in the folder, with bit-identical results."""
-    command: str = ""
-    """Command to record in `config.toml`."""
+    save_every: float = 60.0  # seconds between resumable checkpoints
+    resume: bool = False  # resume the run in the folder, with bit-identical results
+    command: str = ""  # command to record in `config.toml`
     facts: Mapping[str, object] = field(default_factory=dict)
     """Other entries of the model's record (data set, split, ...)."""
     ranks: ProcessGroup = ALONE
