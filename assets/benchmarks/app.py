@@ -37,7 +37,6 @@ Hello().run()
 """A minimal Textual app, for comparison."""
 MISLEADING = ("NO_COLOR", "TEXTUAL_DRIVER", "COLUMNS", "LINES", "PYTHONDONTWRITEBYTECODE")
 """Environment variables that the pseudo-terminal sets, or that would make Python recompile the app at each start."""
-QUIT = b"\x11"
 
 Measure = tuple[str, float, float, str]  # what is measured, the value, its target and its unit
 
@@ -85,7 +84,7 @@ class Lab:
                 terminal.until("known, unknown")
                 terminal.settle()
                 below = terminal.below
-                terminal.press(QUIT)
+                terminal.press(b"\x11")
                 quits.append(terminal.wait())
                 orphans += len(alive(below))
             began = perf_counter()

@@ -26,7 +26,6 @@ from frn.ridge.tuning import Prior, tune_by_leave_one_out
 
 Floats = NDArray[np.floating]
 SHOWN = (0, 8, 16, 24)
-LIKENESS = 4  # power of the cosine of two photos' mean locations
 
 
 def ask(classes: list[Floats], order: str, options: argparse.Namespace, prior: Prior, seed: int) -> list[float]:
@@ -39,7 +38,7 @@ def ask(classes: list[Floats], order: str, options: argparse.Namespace, prior: P
     errors = np.stack([ClassScorer([enroll(pool, head)]).class_error(photos)[:, 0] for pool in pools], 1)
     means = photos.mean(1) - photos.mean((0, 1))
     means /= np.linalg.norm(means, axis=1, keepdims=True)
-    alike = (means @ means.T).clip(0) ** LIKENESS
+    alike = (means @ means.T).clip(0) ** 4  # power of the cosine of two photos' mean locations
     is_labelled, stated, real = np.zeros(len(photos), bool), [], []
     keys = 0
     for number in range(len(photos)):

@@ -18,7 +18,6 @@ from frn.images.transforms import Pixels
 Colour = tuple[int, int, int]
 Points = list[tuple[float, float]]
 
-OVERSAMPLING = 3
 CIRCLE = [(math.cos(a), math.sin(a)) for a in np.linspace(0, 2 * math.pi, 24)]
 BODY = [(0.06 * math.sin(a), 0.12 - 0.38 * math.cos(a)) for a in np.linspace(0, 2 * math.pi, 32)]
 EYE = (245, 240, 225)
@@ -68,7 +67,7 @@ def species(seed: int) -> Species:
 
 def draw_moth(kind: Species, generator: np.random.Generator, size: int) -> Image.Image:
     """Draw one moth of a species in a random pose and place, as RGB of size x size."""
-    side = size * OVERSAMPLING
+    side = size * 3
     picture, moth = _background(generator, side), _Moth(kind, generator, side)
     for mirror in (-1.0, 1.0):
         moth.draw_wing(_hindwing(kind, mirror))

@@ -50,7 +50,6 @@ TIME_LIMIT = 120.0  # seconds after which a call is stopped
 SECONDS = 8.0  # seconds to open an untrusted file and embed one image; as many again for each `PER_BYTES` of its size
 PER_BYTES = 64 << 20
 PER_FILE, PER_THREAD = 4, 16 << 20
-CUDA_MEMORY = 8 << 30  # bytes that a child may use with CUDA, which maps its own memory
 
 _OPERATORS = """
 Add AveragePool BatchNormalization Cast Clip Concat Constant Conv DequantizeLinear Div Erf Exp Expand Flatten
@@ -257,7 +256,7 @@ class ForeignModel:
         # Bytes that a child may use, in addition to `PER_FILE` times the file's size and a stack for each thread
         memory = (1280 << 20) + PER_FILE * len(data) + PER_THREAD * threads
         if device != "cpu" and cuda_answers():
-            memory = CUDA_MEMORY
+            memory = 8 << 30  # bytes that a child may use with CUDA, which maps its own memory
         self._child = SandboxedWorker("frn.features.onnx_runtime:answer", memory)
         self._open()
 

@@ -20,8 +20,6 @@ LABELS = ("truth", "label", "class", "category", "classname")
 next to its own `label`."""
 BOX = ("x", "y", "width", "height")
 """Columns of a box in pixels of the upright photo (`frn.images.boxes`); empty ones mean the whole photo."""
-DELIMITERS = ",;\t"
-MAX_TABLE = 256 << 20
 
 
 def is_table(path: Path) -> bool:
@@ -79,11 +77,11 @@ def read_table(path: Path) -> tuple[list[tuple[str, Path]], list[Broken]]:
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yield the number and the cells of each row. Raises FrnError if the file is not a table in UTF-8."""
     try:
-        text = read_whole(path, MAX_TABLE).decode("utf-8-sig")
+        text = read_whole(path, 256 << 20).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise FrnError(f"{path}: is not UTF-8 text. Save it as CSV in UTF-8.") from error
     first, _, rest = text.partition("\n")
-    number, delimiter = 1, max(DELIMITERS, key=first.count)
+    number, delimiter = 1, max(",;\t", key=first.count)
     if named := re.fullmatch(r"\"?sep=(.)\"?\r?", first):  # a line for Excel
         number, delimiter, text = 2, named[1], rest
     try:

@@ -30,7 +30,6 @@ from frn.system.files import (
 from frn.system.processes.locks import lock
 
 MANIFEST = "SHA256SUMS"  # name of the list of a set's files and their hashes, in the format of the program `sha256sum`
-MAX_MANIFEST = 1 << 20
 
 
 @contextlib.contextmanager
@@ -135,7 +134,7 @@ def _read_manifest(folder: Path) -> dict[str, str]:
     path = folder / MANIFEST
     if not (is_file(path) and is_ours(path)):
         return {}
-    text = read_regular(path, MAX_MANIFEST).decode(errors="replace")
+    text = read_regular(path, 1 << 20).decode(errors="replace")
     sums = {name: digest for digest, name in re.findall(r"^([0-9a-f]{64})  ([^\0\n]+)$", text, re.MULTILINE)}
     return {name: sums[name] for name in sums if not Path(name).is_absolute() and ".." not in Path(name).parts}
 

@@ -21,7 +21,6 @@ from frn.system.processes.locks import Lock, lock
 
 LOCK, PART = "frn-lock", "frn-part"
 """Suffixes of the files next to a file or folder while it is written: its lock and its new content."""
-MAX_JSON = 64 << 20  # default size limit of a small file of ours
 MAX_LINES = 1 << 30  # size limit for a growing file of lines: the metrics of ten million steps
 MARK = "Written by frn"
 """Mark in every page and image that we write; models and exported graphs record the program in their own fields."""
@@ -269,7 +268,7 @@ def require_regular(path: Path, most: int) -> Path:
     return path
 
 
-def read_json(path: Path, most: int = MAX_JSON) -> Any:
+def read_json(path: Path, most: int = 64 << 20) -> Any:  # default size limit of a small file of ours
     """Return the value of a JSON file. Raises FrnError as `read_regular` does, or if it is not JSON."""
     data = read_regular(path, most)
     try:

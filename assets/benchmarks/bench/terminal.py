@@ -17,7 +17,6 @@ from frn.errors import FrnError
 
 COLUMNS, ROWS = 140, 40
 TIMEOUT = 60.0  # seconds after which expected output is considered missing
-QUIET = 0.2  # seconds of silence after which output is considered complete
 PICTURES = 0.6  # seconds of silence after which no further image is expected
 KEYS = {"down": b"\x1b[B", "up": b"\x1b[A", "escape": b"\x1b"}
 
@@ -72,7 +71,7 @@ class Terminal:
                 raise FrnError(f"the program did not show {mark!r}; it wrote:\n{self._screen.new_text()}")
         return 1000 * (time.perf_counter() - self._began)
 
-    def settle(self, quiet: float = QUIET) -> None:
+    def settle(self, quiet: float = 0.2) -> None:  # seconds of silence after which output is considered complete
         """Read until there is no more output."""
         deadline = time.perf_counter() + TIMEOUT
         while self._read(quiet) and time.perf_counter() < deadline:

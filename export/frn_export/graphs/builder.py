@@ -16,7 +16,6 @@ from frn.features.onnx_runtime import open_session, run_session
 
 OPSET = 18  # newest opset whose Resize, Pad, MaxPool, If and Loop all have CUDA kernels in onnxruntime
 IR_VERSION = 8  # IR version of the opset: older runtimes reject newer ones, which would add nothing
-PRODUCER = "frn"
 
 Shape = Sequence[int | str]
 
@@ -95,7 +94,7 @@ class GraphBuilder:
             self.constants,
         )
         model = helper.make_model(
-            graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name=PRODUCER
+            graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="frn"
         )
         whose = {"frn.format": kind, "frn.version": version, "frn.library": __version__}
         helper.set_model_props(model, dict(sorted({**metadata, **whose}.items())))

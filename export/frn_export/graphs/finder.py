@@ -12,8 +12,6 @@ from frn.ridge.enrolment import EnrolledClass
 from frn_export.graphs.builder import FLOAT, INT64, GraphBuilder
 from frn_export.graphs.classifier import class_sums, join
 
-FINDER_FORMAT = "frn-finder"
-
 
 def finder_graph(finder: Finder, classes: Mapping[str, EnrolledClass]) -> onnx.ModelProto:
     """Build a search: `images` float32 (1, 3, height, width) RGB in [0, 1], of any size, to its best windows.
@@ -43,7 +41,7 @@ def finder_graph(finder: Finder, classes: Mapping[str, EnrolledClass]) -> onnx.M
         outputs={"windows": (INT64, (len(windows), 4))},
         metadata={"frn.grid": json.dumps(finder.grid), "frn.side": str(finder.side)},
         name="finder",
-        kind=FINDER_FORMAT,
+        kind="frn-finder",
     )
 
 

@@ -18,7 +18,6 @@ import onnx
 from frn.ridge.parameters import LAMBDA_FLOOR, HeadParameters
 from frn_export.graphs.builder import BOOL, DOUBLE, FLOAT, INT64, GraphBuilder, value
 
-HEAD_FORMAT = "frn-head"
 MAX_STEPS = 60
 TOLERANCE = 1e-9  # Newton-Schulz stops when the spectrum of Z Y is within this of 1, below the resolution of a float
 
@@ -52,7 +51,7 @@ def head_graph(head: HeadParameters) -> onnx.ModelProto:
         outputs={"logits": (FLOAT, ("q", "way")), "class_error": (FLOAT, ("q", "way"))},
         metadata={"frn.head": head.as_metadata()},
         name="head",
-        kind=HEAD_FORMAT,
+        kind="frn-head",
     )
 
 

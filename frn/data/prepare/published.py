@@ -39,7 +39,6 @@ AIRCRAFT_LISTS = ("images_variant_trainval.txt", "images_variant_test.txt")
 MINI_COUNTS: Counts = {"train": (64, 38_400), "val": (16, 9_600), "test": (20, 12_000)}
 MINI_NAME = re.compile(r"(n\d{8})\d{8}\.jpe?g", re.IGNORECASE)
 """Pattern of mini-ImageNet's names: n0153282900000005.jpg is an image of ImageNet's class n01532829."""
-CIFAR_PER_CLASS = 600
 
 
 def plan_birds(sources: Sources, split: str, *, cropped: bool) -> Plan:
@@ -143,7 +142,7 @@ def plan_cifar(sources: Sources, split: str) -> Plan:
             raise
         raise FrnError(f"{sources}: is not cifar-100-binary.tar.gz, or is damaged ({error})") from error
     classes = {part: list(split_of.values()).count(part) for part in SPLITS}
-    return Plan(items, {part: (number, CIFAR_PER_CLASS * number) for part, number in classes.items()})
+    return Plan(items, {part: (number, 600 * number) for part, number in classes.items()})
 
 
 def _png(image: np.ndarray[Any, np.dtype[np.uint8]]) -> io.BytesIO:

@@ -6,7 +6,6 @@ from itertools import accumulate, islice
 from rich.cells import cell_len
 
 VARIATION_SELECTORS, JOINER = range(0xFE00, 0xFE10), 0x200D
-EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def display_name(text: str, width: int | None = None) -> str:
@@ -46,7 +45,7 @@ def bar(share: float, width: int, *, rest: str = " ") -> str:
     """Return a bar that fills `share` of `width` cells; `rest` is the character up to the full width."""
     share = min(max(share, 0.0), 1.0) if share == share else 0.0  # NaN is not equal to itself
     full, eighths = divmod(round(8 * share * width), 8)
-    return ("█" * full + EIGHTHS[eighths].strip()).ljust(width, rest)
+    return ("█" * full + " ▏▎▍▌▋▊▉"[eighths].strip()).ljust(width, rest)
 
 
 def count_of(count: int, what: str) -> str:
