@@ -20,8 +20,6 @@ from frn.projects.session import State
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The result for one photo."""
-
     photo: Any
     label: Any = None  # the class that reconstructs the photo best, even if the photo is unknown
     probability: float = math.nan  # probability of that class

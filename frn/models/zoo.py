@@ -28,8 +28,6 @@ _PACKAGE = Path(__file__).parents[1]
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """The files that make up a model."""
-
     weights: Path  # file that torch loads; for an exported model, the `.onnx` file itself
     extractor: Path | None = None  # exported feature extractor, if any
     shipped: bool = False
@@ -37,8 +35,6 @@ class ModelFiles:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Network:
-    """A pretrained backbone."""
-
     backbone: str  # `torchvision:NAME` or `timm:NAME`
     about: str
     licence: str = "not in this list; ask its authors"

@@ -75,8 +75,6 @@ Files = tuple[dict[Parts, list[str]], list[Broken]]  # the photos in every folde
 
 @dataclass
 class ClassTree:
-    """Class folders and their photos."""
-
     root: Path  # folder that contains the class folders
     folders: dict[str, list[str]]
     """Photos of each class folder that has any, relative to it; class folders are relative to `root`. Not sorted."""

@@ -71,8 +71,6 @@ class ModelReference:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """Content of a project file."""
-
     model: ModelReference
     state: State
     document: Document = field(default_factory=dict)  # what was read, also keys that are not known here

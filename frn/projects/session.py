@@ -30,8 +30,6 @@ MAX_CLASSES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """An example photo."""
-
     path: Path
     key: str  # hash of the file's bytes (`feature_cache.content_key`)
     size: int  # bytes of the file when it was added; of the photo for a box, and of the zip for a file in it
@@ -49,8 +47,6 @@ class Support:
 
 @dataclass(frozen=True, slots=True)
 class ClassEntry:
-    """A class and its examples."""
-
     id: int  # identifier that is never reused, so that references to a class survive renaming
     name: str
     supports: tuple[Support, ...] = ()

@@ -12,8 +12,6 @@ Counts = dict[str, tuple[int, int | None]]  # classes and images (None: unknown)
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """An image of the new data set."""
-
     split: str
     label: str  # name of the class folder
     file: str
@@ -23,8 +21,6 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The place of every image."""
-
     items: list[Item]
     official: Counts = field(default_factory=dict)  # counts of the published benchmark
     skipped: list[str] = field(default_factory=list)  # files of your folder that are not images, each with the reason

@@ -10,8 +10,6 @@ Kind = Literal["folder", "image", "project", "bundle", "table", "model"]
 
 
 class Entry(TypedDict):
-    """A folder's entry."""
-
     name: str
     kind: Kind
 
@@ -24,8 +22,6 @@ class Listing(TypedDict):
 
 
 class ListFolder(Request[Listing], op="list", queue="files"):
-    """List a folder."""
-
     path: str
 
 
@@ -68,8 +64,6 @@ class ScanPath(Request[Found], op="scan", queue="files"):
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A project as loaded."""
-
     state: State
     model: str  # model name as for `OpenModel`
     sha256: str
@@ -78,8 +72,6 @@ class Loaded:
 
 
 class LoadProject(Request[Loaded], op="load", queue="files"):
-    """Read a project file."""
-
     path: str
 
 
@@ -136,8 +128,6 @@ class UnpackBundle(Request[str], op="unpack", queue="files"):
 
 
 class Placed(TypedDict):
-    """Result of sorting a photo."""
-
     place: str
     is_twin: bool  # whether the photo was removed because its new place already held the same photo
     journal: str  # path of the journal of the move; empty if the photo was copied
@@ -155,8 +145,6 @@ class SortPhoto(Request[Placed], op="sort", queue="compute"):
 
 
 class Planned(TypedDict):
-    """What a move would do."""
-
     moves: int
     folders: int
     stay: int  # photos that are there already or are not files, such as those in a zip

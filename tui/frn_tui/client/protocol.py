@@ -53,8 +53,6 @@ class EngineError(FrnError):
 
 
 class Model(TypedDict):
-    """The open model."""
-
     sha256: str
     bytes: int  # size of its file
     head: str  # name of its head
@@ -213,8 +211,6 @@ class Rebuilt(TypedDict):
 
 
 class DecidingPart(TypedDict):
-    """A part of a photo."""
-
     box: list[float]
     share: float  # share of the decision
 
@@ -231,8 +227,6 @@ class Why(TypedDict):
 
 
 class ExplainPhoto(Request[Why], op="explain", queue="compute"):
-    """Explain an answer."""
-
     path: str
     examples: int = 6  # number of examples of each class
 

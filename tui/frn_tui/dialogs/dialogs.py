@@ -83,8 +83,6 @@ class Line(Input):
 
 
 class AskText(Dialog[str | None]):
-    """Dialog for a line of text."""
-
     BINDINGS = [Binding("escape", "leave", "Back")]
 
     def __init__(self, title: str, value: str = "", hint: str = "") -> None:

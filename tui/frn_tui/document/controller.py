@@ -28,8 +28,6 @@ from frn_tui.terminal.text import count_of
 
 @dataclass(slots=True)
 class Added:
-    """Result of adding files."""
-
     added: int = 0
     broken: list[Problem] = field(default_factory=list)
     duplicates: list[Duplicate] = field(default_factory=list)

@@ -46,8 +46,6 @@ class Scale(Widget):
 
 @dataclass(frozen=True, slots=True)
 class BarRow:
-    """Scores of one class for a photo."""
-
     name: str
     probability: float
     number: int | None = None  # number key that selects the class, 1 to 9
@@ -63,8 +61,6 @@ class Bars(Scale):
 
     @dataclass
     class Clicked(Message):
-        """A class's bar was clicked."""
-
         class_id: int
         twice: bool
 

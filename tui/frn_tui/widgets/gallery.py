@@ -37,8 +37,6 @@ GLYPHS = {"broken": "⚠", "missing": "?", "near": "≈", "outlier": "!", "": ""
 
 @dataclass(frozen=True, slots=True)
 class GalleryItem:
-    """An image in the gallery."""
-
     path: str
     name: str
     key: str | None = None  # hash of its content, if known

@@ -71,8 +71,6 @@ class Palette(CommandPalette):
 
 @dataclass(frozen=True, slots=True)
 class ClassRow:
-    """Data of a class in the list."""
-
     id: int
     number: int  # position among the classes, whose first nine have number keys
     name: str

@@ -41,8 +41,6 @@ _owned: dict[Path, Lock] = {}  # locks of the journals whose plans this process 
 
 @dataclass(slots=True)
 class Record:
-    """Content of a journal."""
-
     plan: list[tuple[str, str]] = field(default_factory=list)  # paths and verdicts; empty in journals of version 0.2
     folder: str = ""
     verdicts: list[str] = field(default_factory=list)

@@ -28,8 +28,6 @@ NO_MODEL = EvaluationTransform(size=84)
 
 
 class Previews:
-    """Renders photos."""
-
     def __init__(self, models: Models) -> None:
         self._models = models
         self._pixels: ByteLimitedCache[Pixels] = ByteLimitedCache(32 << 20)  # largest cache of pixels in bytes
