@@ -204,7 +204,7 @@ class Classifier(MapClassifier):
         holders = self.state.holders()
         others = {photo.key: photo for photo in current if photo.key and photo.key not in holders}
         self.state = replace(self.state, others=tuple(others.values()))
-        self.mark_others({f.key: f.maps for f in read if not isinstance(f, FrnError) and f.key in others})
+        self.mark_others({each.key: each.maps for each in read if isinstance(each, Embedded)})
         return describe_unused("photos of no class", photos, keys)
 
     def classify(

@@ -134,9 +134,11 @@ class MapClassifier:
         return scorer.class_errors(maps, keys), scorer.energy(maps), scorer.distances(maps, keys)
 
     def mark_others(self, maps: Mapping[str, Maps]) -> None:
-        """Calibrate with maps (r, d), by content key, of photos that belong to none of the classes."""
-        self.other_maps = maps
-        self.others = self.measures(np.stack([*maps.values()]), [None] * len(maps)) if maps else None
+        """Calibrate with maps (r, d), by content key, of photos of none of the classes; examples do not count."""
+        holders = self.state.holders()
+        self.other_maps = {key: each for key, each in maps.items() if key not in holders}
+        others = [*self.other_maps.values()]
+        self.others = self.measures(np.stack(others), [None] * len(others)) if others else None
 
     def use_stored(self, state: State) -> bool:
         """Use the classes of a state if they are stored; return whether they are."""

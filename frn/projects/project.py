@@ -139,7 +139,7 @@ def save_project(path: Path, project: Project, *, replace: bool = False) -> Proj
         if current is not None and current != data:
             backup = path.with_name(path.name + ".bak")
             is_json = backup.is_file() and backup.read_bytes().startswith(b"{")
-            write_atomically(backup, current, like=path, replace=is_json)
+            write_atomically(backup, current, like=path, replace=is_json or None)
 
     write_atomically(path, data, check=keep_backup, replace=True)
     return Project(project.model, project.state, document, data)

@@ -5,7 +5,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from frn.inference.unknown import NEVER, Calibration, Measures, auroc, calibrate, explained, fit, terms, without_itself
+from frn.inference.unknown import (
+    NEVER,
+    Calibration,
+    Measures,
+    auroc,
+    calibrate,
+    explained,
+    fit,
+    low_quantile,
+    terms,
+    without_itself,
+)
 from frn.ridge.enrolment import ClassScorer, energy, enroll, leave_one_out
 from frn.ridge.parameters import HeadParameters
 
@@ -13,9 +24,10 @@ HEAD = HeadParameters(0.3, 0.1, 2.0)
 
 
 def test_explained_share_is_one_minus_error_over_energy() -> None:
-    queries = np.array([[[3.0, 4.0], [0.0, 1.0]], [[0.0, 0.0], [0.0, 0.0]]])  # the energies are (25 + 1) / 2 and 0
-    errors = np.array([[0.0, 6.5, 13.0, 20.0], [0.0, 1.0, 2.0, 3.0]])
-    np.testing.assert_allclose(explained(errors, energy(queries)), [[1.0, 0.5, 0.0, 0.0], [0.0] * 4])
+    queries = np.array([[[3.0, 4.0], [0.0, 1.0]], [[0.5, 0.5], [0.0, 0.0]], [[0.0, 0.0], [0.0, 0.0]]])
+    errors = np.array([[0.0, 6.5, 13.0, 20.0], [0.0, 0.125, 0.25, 0.5], [0.0, 1.0, 2.0, 3.0]])
+    shares = explained(errors, energy(queries))  # the energies are (25 + 1) / 2, 1 / 4 and 0
+    np.testing.assert_allclose(shares, [[1.0, 0.5, 0.0, 0.0], [1.0, 0.5, 0.0, 0.0], [0.0] * 4])
 
 
 def test_explained_share_does_not_depend_on_the_scale_of_features() -> None:
@@ -56,6 +68,7 @@ def test_expected_rates_are_reported_even_if_nothing_is_separable() -> None:
 def test_nothing_is_unknown_if_every_class_has_one_photo() -> None:
     found = calibrate((np.zeros((0, 3)), np.zeros(0), np.zeros((0, 3))), np.zeros(0, dtype=int), HEAD.gamma)
     assert found.rule == NEVER
+    assert found.rule.threshold == 0
     assert np.isnan(found.rule.known(examples(0.5)[0])).all()
     assert np.isnan(found.caught)
     assert "cannot be detected" in found.describe()
@@ -174,6 +187,23 @@ def test_the_stated_rate_includes_known_photos_that_are_rejected_because_of_othe
     assert found.rejected > 0.1
     assert f"{found.rejected:.0%} of your photos" in found.describe()
     assert Calibration(known, np.zeros(3), false_rejections=0.1).rejected == 0.1
+    assert Calibration(known, np.zeros(3), false_rejections=0.19).rejected == 0.19  # two of the ten, or 20%
+    lowest = Calibration(known[:9], np.zeros(3), false_rejections=0.1, others=np.zeros(1))
+    assert (lowest.rule.threshold, lowest.rejected) == (known[0], 0.1)  # the photo at the limit is not rejected
+    assert Calibration(known, np.zeros(3), others=np.ones(30)).rule.threshold == 1
+
+
+@pytest.mark.parametrize(
+    ("scores", "fraction", "expected"),
+    [
+        ([3.0], 0.05, 3.0),
+        ([2.0, 1.0], 0.05, 1 + np.log(0.15)),
+        ([9.0, 1, 2, 4, 5, 6, 7, 8], 0.05, 1 + (4 - 1) / (1 + 1 / 2) * np.log(0.45)),
+        ([0.0, 1, 2, 3, 4, 5, 6, 7, 8, 9], 0.2, 1.2),
+    ],
+)
+def test_low_quantile_by_hand(scores: list[float], fraction: float, expected: float) -> None:
+    assert low_quantile(np.array(scores), fraction) == pytest.approx(expected)
 
 
 def test_terms_by_hand() -> None:
@@ -189,6 +219,8 @@ def test_terms_by_hand() -> None:
     )
     nothing = terms((np.zeros((1, 2)), np.zeros(1), np.ones((1, 2))), gamma=1.0)
     assert nothing[0, 0] == 0  # without energy, nothing is explained
+    equal = terms((np.array([[0.0, 1.0]]), np.ones(1), np.array([[np.inf, np.inf]])), gamma=0.0)
+    np.testing.assert_allclose(equal, [[*np.log([1e4, 1e4, 1e4, 0.5, 1e-6, 1e-6])]])
 
 
 def draw(shift: np.ndarray, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -287,3 +319,30 @@ def test_fewer_unknown_photos_are_expected_to_be_caught_among_few_classes() -> N
     known, strangers = np.linspace(0, 1, 21), np.where(np.arange(100) < 64, 0.001, 0.5)
     caught = [Calibration(known, strangers, way=way).caught for way in (2, 3, 101)]
     assert caught == pytest.approx([0.64**2, 0.64**1.25, 0.64], abs=1e-4)
+
+
+RECORDED: dict[tuple[int, ...], list[float]] = {
+    (4, 4): [2.127101, 1.618106, 0.02636, -0.096295, 2.662126, 0.082245, -3.395135, 0.290977, 0.269601, 0.925481],
+    (2, 3, 6): [
+        *(1.313913, 1.562451, -0.59737, -0.291817, 1.744939, 0.206195, -2.652899, 0.318045, 0.02636, 0.605785),
+        *(1.869857, 1.179748, 0),
+    ],
+    (5,): [1.324701, 0, 0, 0, 1.406512, 0, 0.132567, 0.569221, np.nan, np.nan],
+}
+"""By counts of photos: weights, bias, threshold, caught, AUROC, and offsets of classes."""
+
+
+@pytest.mark.parametrize("counts", RECORDED)
+def test_calibration_gives_the_recorded_values(counts: tuple[int, ...]) -> None:
+    draws, labels = np.random.default_rng(1), np.repeat(np.arange(len(counts)), counts)
+    errors, distances = draws.uniform(0.5, 1.5, (2, len(labels), len(counts)))
+    errors[np.arange(len(labels)), labels] -= 0.3
+    distances[np.arange(len(labels)), labels] -= 0.2
+    used = np.array(counts)[labels] > 1
+    measures = errors[used], draws.uniform(1.6, 2, used.sum()), distances[used]
+    rows = np.arange(used.sum()), labels[used]
+    smaller = 1.8 * np.stack([measures[0][rows], measures[2][rows]], 1)
+    smaller[::5] = -1
+    found = calibrate(measures, rows[1], 3.0, 0.1, None, counts, smaller if len(set(counts)) > 1 else None)
+    values = [*found.fitted.weights, found.fitted.bias, found.rule.threshold, found.caught, found.auroc]
+    np.testing.assert_allclose([*values, *found.fitted.offsets], RECORDED[counts], rtol=1e-4, atol=1e-5)

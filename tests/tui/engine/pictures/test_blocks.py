@@ -82,6 +82,16 @@ def test_a_cheap_image_takes_a_third_of_the_bytes_and_looks_alike() -> None:
     assert np.abs(blocks).max() < 12
 
 
+@pytest.mark.parametrize(("noise", "size", "error"), [(0, 2874, 2.0986), (3, 2469, 3.4054), (40, 2865, 23.0026)])
+def test_bytes_and_errors_of_a_cheap_image_are_as_recorded(noise: int, size: int, error: float) -> None:
+    draws, (y, x) = np.random.default_rng(0), np.mgrid[:24, :30]
+    photo = np.stack([60 + 6 * x, 90 + 60 * (x > y), 150 - 5 * y], 2) + draws.normal(0, noise, (24, 30, 3))
+    pixels = photo.clip(0, 255).astype(np.uint8)
+    cheap = cheapened(pixels)
+    assert len(written(cheap)) == pytest.approx(size, rel=0.002)
+    assert np.abs(cheap - photo).mean() == pytest.approx(error, rel=0.002)
+
+
 @pytest.mark.parametrize("shape", [(2, 1, 3), (2, 9, 3), (40, 1, 3)])
 def test_a_flat_image_of_any_size_keeps_its_colour(shape: tuple[int, int, int]) -> None:
     pixels = np.full(shape, (250, 3, 77), dtype=np.uint8)

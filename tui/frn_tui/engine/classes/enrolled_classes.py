@@ -220,7 +220,7 @@ class EnrolledClasses:
                 origin, counted = _origin(classifier.uses_project_head), [s.key for s in classifier.left_out_photos]
             photos = [str(other.path) for other in state.others]
             read = [outcome for _, outcome in self._subjects.read(classifier, job, photos)]
-            others = {each.key: each.maps for each in read if not isinstance(each, FrnError) and each.key not in maps}
+            others = {each.key: each.maps for each in read if isinstance(each, Embedded)}
         classifier.threshold_override = state.threshold
         classifier.looks = {key: self.models.looks[key] for key in maps}
         classifier.mark_others(others)
