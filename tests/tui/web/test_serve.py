@@ -110,6 +110,7 @@ def test_nothing_is_served_without_the_secret_in_the_address(server: tuple[subpr
             (f"/{secret[:-1]}/", {}),
             (f"/{secret}x/ws", {"Origin": home}),
             (f"/{secret}/", {"Host": "evil.example"}),
+            ("/static/js/textual.js", {"Host": "evil.example"}),
         ):
             status, text, _ = await get(home + path, **headers)
             assert status == 404
@@ -162,7 +163,19 @@ def test_keys_and_images_work_immediately(server: tuple[subprocess.Popen[str], s
 
 
 HUGE = ["resize", {"width": 10**8, "height": 10**8}]
-ODD = (b"\xff", "", "[", "7", "[]", "{}", '["stdin", 7]', '["resize", null]', '["resize", {"width": "x"}]', "[[]]")
+ODD = (
+    b"\xff",
+    "",
+    "[",
+    "7",
+    "[]",
+    "{}",
+    '["stdin", 7]',
+    '["resize", null]',
+    '["resize", {"width": "x"}]',
+    "[[]]",
+    "[" * 60_000,
+)
 
 
 def test_no_message_of_a_page_keeps_its_processes_or_prints_anything(server: tuple[subprocess.Popen[str], str]) -> None:

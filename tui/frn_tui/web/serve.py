@@ -63,14 +63,14 @@ def serve(options: Sequence[str], port: int) -> None:
     command = [sys.executable, "-P", "-m", "frn_tui.main", *options]
     visits: set[WebSocketResponse] = set()
 
-    def check(request: "Request") -> None:
-        if request.host not in hosts or not secrets.compare_digest(
-            request.match_info["token"].encode(), token.encode()
-        ):
+    @web.middleware
+    async def check(request: "Request", handler: Any) -> Any:
+        sent = request.match_info.get("token", token)  # the page's scripts and fonts have none
+        if request.host not in hosts or not secrets.compare_digest(sent.encode(), token.encode()):
             raise web.HTTPNotFound(text="Open the address that frn-tui printed when it started.\n")
+        return await handler(request)
 
     async def index(request: "Request") -> "Response":
-        check(request)
         nonce = secrets.token_urlsafe()
         values = {"nonce": nonce, "socket": f"ws://{request.host}/{token}/ws"}
         values |= {"marks": json.dumps(MARKS), "command": str(PAGE_COMMAND)}
@@ -81,7 +81,6 @@ def serve(options: Sequence[str], port: int) -> None:
         return web.Response(text=page, content_type="text/html", headers={"Content-Security-Policy": policy})
 
     async def visit(request: "Request") -> "WebSocketResponse":
-        check(request)
         if request.headers.get("Origin") != f"http://{request.host}":
             raise web.HTTPForbidden(text="this address serves only the page of frn-tui")
         page = web.WebSocketResponse(heartbeat=15, timeout=2)
@@ -99,7 +98,7 @@ def serve(options: Sequence[str], port: int) -> None:
     async def close_visits(_: web.Application) -> None:
         await asyncio.gather(*(page.close() for page in visits))
 
-    app = web.Application()
+    app = web.Application(middlewares=[check])
     static = Path(library.origin).with_name("static")
     app.add_routes([web.get("/{token}/", index), web.get("/{token}/ws", visit), web.static("/static", static)])
     app.on_response_prepare.append(add_headers)
@@ -155,7 +154,7 @@ async def _show_output(process: Process, page: "WebSocketResponse") -> None:
 async def _pass_on(message: Any, process: Process, page: "WebSocketResponse") -> None:
     """Pass a message of the page's script on to the app; ignore everything else."""
     kind, value = None, None
-    with suppress(ValueError, TypeError):
+    with suppress(ValueError, TypeError, RecursionError):
         kind, value = (*json.loads(message), None)[:2]
     if kind == "ping":
         await page.send_json(["pong", value])
