@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from frn_export import export
 from frn_export.difference import Difference, compare_answers
-from frn_export.export import _class_error
+from frn_export.export import ExportOptions, _class_error
 from frn_export.graphs.backbone import features_graph
 from frn_export.graphs.classifier import classifier_graph
 from frn_export.graphs.head import head_graph
@@ -135,3 +136,21 @@ def test_operators_of_an_exported_head_are_those_that_frn_opens(monkeypatch: pyt
         FrnError, match=r"head of own cannot be exported .* uses the operator ai\.onnx\.Einsum, which is not"
     ):
         verified_head(model)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "classes"),
+    [
+        ("features.onnx", ExportOptions(), None),
+        ("README.md", ExportOptions(), None),
+        ("classifier-batch.onnx", ExportOptions(), {"jay": [Path("x")]}),
+        ("model.safetensors", ExportOptions(weights=True), None),
+    ],
+)
+def test_file_that_would_be_overwritten_is_refused_before_any_work(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, options: ExportOptions, classes: Any
+) -> None:
+    (tmp_path / name).write_text("mine")
+    monkeypatch.setattr(export, "features_graph", pytest.fail)
+    with pytest.raises(FrnError, match=f"{name}: already exists"):
+        export.export_model(None, tmp_path, options, classes)  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,11 @@ import torch
 from typer.testing import Result
 
 from frn.cli.shell.console import printable
+from frn.cli.train.training_display import LASTING, training_display
+from frn.evaluation.accuracy import Accuracy
 from frn.models.model import save_model
 from frn.models.zoo import assets_folder
+from frn.training.loop import StepReport, ValidationReport
 from tests import processes
 from tests.commands import frn
 from tests.drawings import DRAWINGS
@@ -155,7 +159,7 @@ def test_file_name_cannot_control_the_terminal() -> None:
 
 
 def test_eval_reports_every_shot_reproducibly(moths: Path, model: Path) -> None:
-    words = ("eval", model, "--data", moths, "--shot", 1, "--shot", 3, "--queries", 5, "--episodes", 60, "--json")
+    words = ("eval", model, "--data", moths, "--shot", 1, "--shot", 3, "--queries", 5, "--episodes", 20, "--json")
     first, again = json.loads(frn(*words).stdout), json.loads(frn(*words).stdout)
     assert list(first) == ["model", "data", "split", "seed", "results"]
     assert [list(result) for result in first["results"]] == [
@@ -233,8 +237,8 @@ def test_train_reports_missing_arguments() -> None:
 
 
 def test_the_demo_trains_without_any_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("frn.training.launch.DEMO_CLASSES", {"train": 12, "val": 5, "test": 5})
-    monkeypatch.setattr("frn.training.launch.TEST_EPISODES", 200)
+    monkeypatch.setattr("frn.training.launch.DEMO_CLASSES", {"train": 10, "val": 5, "test": 5})
+    monkeypatch.setattr("frn.training.launch.TEST_EPISODES", 20)
     result = frn("train", "demo", "--out", tmp_path / "demo", "--epochs", 1, "--warm-up", 4, "--json")
     steps = [json.loads(line) for line in (tmp_path / "demo" / "metrics.jsonl").read_text().splitlines()]
     rates = [step["learning_rate"] for step in steps if "learning_rate" in step]
@@ -282,3 +286,32 @@ def test_a_class_in_several_splits_is_reported(moths: Path, tmp_path: Path) -> N
     assert f"{data}: class moth 00 is in train and val" in checked.stderr
     trained = frn("train", "cifar-fs-conv4", "--data", data, "--out", tmp_path / "run", "--queries", 99)
     assert "warning: class moth 00 is in train and val" in trained.stderr
+
+
+def test_log_contains_a_line_per_epoch_and_validation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run that takes hours and writes to a file should show that it is still running."""
+    told = []
+    with training_display(3, tmp_path) as display:
+        for epoch in (1, 2, 3):
+            for step in (1, 2):
+                display(StepReport(epoch, step, 2, 1.5, 40.0))
+            told.append(capsys.readouterr().err)
+        display(ValidationReport(3, Accuracy(71.25, 0.5, 300), True))
+    for epoch, line in enumerate(told, start=1):
+        pattern = rf"epoch {epoch}/3: loss 1\.500  accuracy 40\.0%\n"
+        assert re.fullmatch(pattern, line), line
+    assert capsys.readouterr().err == f"epoch 3: validation {Accuracy(71.25, 0.5, 300)}  best so far\n"
+
+
+def test_lasting_divergence_is_reported_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sound = StepReport(1, 1, 500, 3.4, 5.0)
+    ill = replace(sound, divergence="rho is 2e-06: no class reconstructs anything")
+    with training_display(1, tmp_path) as display:
+        for step in [ill] * (LASTING - 1) + [sound] + [ill] * (LASTING - 1):
+            display(step)
+        assert "warning" not in capsys.readouterr().err
+        for _ in range(LASTING):
+            display(ill)
+    told = capsys.readouterr().err
+    assert told.count("warning: rho is 2e-06") == 1
+    assert "--warm-up 200" in told

@@ -130,14 +130,6 @@ def test_photo_names_are_read_from_stdin(tmp_path: Path) -> None:
     assert (nothing.exit_code, nothing.stderr) == (1, "error: -: stdin lists no photos. Give one per line.\n")
 
 
-def test_current_folder_does_not_set_options(elsewhere: Path) -> None:
-    """A `frn.toml` in the current folder used to be able to set any option of any command."""
-    (elsewhere / "frn.toml").write_text('[score]\ncsv = "taken.csv"\n[classify]\njson = true\n')
-    assert not frn("classify", MOTHS, PHOTO).stdout.startswith("{")
-    frn("score", MOTHS, MOTHS)
-    assert [path.name for path in elsewhere.iterdir()] == ["frn.toml"]
-
-
 @pytest.mark.parametrize(
     ("shell", "typed", "expected"),
     [

@@ -49,8 +49,10 @@ def test_fractions_become_pixels_within_the_photo() -> None:
     assert pixel_box((0.999, 0.999, 0.0001, 0.0001), (3, 3)) == Box(2, 2, 1, 1)
 
 
-@pytest.mark.parametrize("model", ["conv4", "resnet9-photo", "frn-photo"])
-@pytest.mark.parametrize("tta", ["none", "hflip", "views"])
+@pytest.mark.parametrize(
+    ("model", "tta"),
+    [("conv4", "none"), ("conv4", "hflip"), ("conv4", "views"), ("resnet9-photo", "none"), ("frn-photo", "none")],
+)
 def test_a_larger_photo_has_a_larger_map_of_the_plain_network(model: str, tta: Tta) -> None:
     plain, finder = load_extractor(model, "cpu"), Finder(load_extractor(model, "cpu", tta))
     side, (h, w) = plain.transform.size, plain.grid

@@ -6,8 +6,12 @@ from typing import Any
 
 import pytest
 from frn_tui.app import FrnApp
-from frn_tui.dialogs.dialogs import AskText, Choose
+from frn_tui.client.protocol import EXISTS, EngineError
+from frn_tui.dialogs.dialogs import AskText, Choose, Line
+from frn_tui.dialogs.picker import Picker
 from frn_tui.terminal import paths
+from textual import events
+from textual.keys import _character_to_key
 
 from frn.models.zoo import DEFAULT_MODEL
 from tests.tui.conftest import Drive, Driver
@@ -283,7 +287,115 @@ async def test_undo_covers_the_model_and_the_threshold(driver: Driver, fake_engi
     assert "redone" in driver.said
 
 
-async def test_held_keys_are_not_lost(driver: Driver, fake_engine: FakeEngine) -> None:
-    await driver.pilot.press(*["plus"] * 10, "minus", "minus")
+async def test_save_and_quit_saves_under_a_name_and_quits(drive: Drive, fake_engine: FakeEngine) -> None:
+    saved: list[str] = []
+
+    def save(tell: object, **arguments: str) -> None:
+        saved.append(arguments["path"])
+
+    fake_engine.op_save = save  # type: ignore[method-assign]
+    driver = await drive()
+    app = driver.app
+    app.controller.session.create("finch")
+    await driver.pilot.press("ctrl+q")
+    await driver.until(lambda: isinstance(app.screen, Choose))
+    await driver.pilot.press(*"save", "enter")
+    await driver.until(lambda: isinstance(app.screen, AskText))
+    field = app.screen.query_one("Input")
+    field.value = "/home/mine"  # type: ignore[attr-defined]
+    await driver.pilot.press("enter")
+    await driver.until(lambda: app._exit)
+    assert saved == ["/home/mine.frn.json"]
+
+
+async def test_a_save_that_fails_does_not_quit(drive: Drive, fake_engine: FakeEngine) -> None:
+    def save(tell: object, **arguments: str) -> None:
+        raise EngineError("/home/x.frn.json: cannot be written (No space left on device, 9 bytes)")
+
+    fake_engine.op_save = save  # type: ignore[method-assign]
+    driver = await drive()
+    app = driver.app
+    app.controller.project = "/home/x.frn.json"
+    app.controller.session.create("finch")
+    await driver.pilot.press("ctrl+q")
+    await driver.until(lambda: isinstance(app.screen, Choose))
+    await driver.pilot.press("enter")
     await driver.idle()
-    assert driver.app.controller.threshold == pytest.approx(0.48)
+    assert not app._exit
+    assert app.screen is app.workspace
+    assert not app.controller.session.is_saved
+
+
+@pytest.mark.parametrize(
+    ("chosen", "what", "run"),
+    [
+        ("from photo", "classifier", "InferenceSession(/home/x)"),
+        ("page", "page", "python -m http.server --directory /home/x"),
+    ],
+)
+async def test_export_format_is_chosen_and_replaces_only_on_request(
+    drive: Drive, fake_engine: FakeEngine, chosen: str, what: str, run: str
+) -> None:
+    asked: list[tuple[str, str, bool]] = []
+
+    def export(tell: object, path: str, what: str, replace: bool) -> str:
+        asked.append((path, what, replace))
+        if not replace:
+            raise EngineError(f"{path}: is in the way", code=EXISTS)
+        return ""
+
+    fake_engine.op_export = export  # type: ignore[method-assign]
+    driver = await drive()
+    await driver.keys("e")
+    await driver.type(chosen)
+    await driver.until(lambda: isinstance(driver.app.screen, AskText))
+    field = driver.app.screen.query_one("Input")
+    field.value = "/home/x"  # type: ignore[attr-defined]
+    await driver.pilot.press("enter")
+    await driver.until(lambda: isinstance(driver.app.screen, Choose))
+    await driver.pilot.press("enter")
+    await driver.idle()
+    assert asked == [("/home/x", what, False), ("/home/x", what, True)]
+    assert run in driver.said
+
+
+def send(driver: Driver, *keys: str) -> None:
+    """Send keys as a terminal does: all at once, without waiting."""
+    for key in keys:
+        character = key if len(key) == 1 else None
+        name = _character_to_key(key) if character else key
+        driver.app.post_message(events.Key(name, character if character != " " else " "))
+
+
+async def test_format_and_path_typed_ahead_arrive(driver: Driver, fake_engine: FakeEngine) -> None:
+    driver.app.workspace.ask(["/queries"])
+    await driver.idle()
+    await driver.keys("L")
+    send(driver, "e", "down", "enter", *["ctrl+u"], *"/out/my results.jsonl", "enter")
+    await driver.until(lambda: fake_engine.written)
+    ((path, text),) = fake_engine.written.items()
+    assert path == "/out/my results.jsonl"
+    assert text.startswith('{"image"')
+
+
+async def test_a_path_with_blanks_can_be_typed_into_the_picker_and_marks_nothing(
+    drive: Drive, fake_engine: FakeEngine
+) -> None:
+    fake_engine.FOLDERS = {**FakeEngine.FOLDERS, "/my birds": ["jay-1.jpg", "jay-2.jpg"]}  # type: ignore[misc]
+    driver = await drive()
+    send(driver, "p", *"/my birds/jay-2.jpg", "enter")
+    await driver.until(lambda: driver.app.controller.query.answers)
+    assert [answer["path"] for answer in driver.app.controller.query.answers] == ["/my birds/jay-2.jpg"]
+    assert not isinstance(driver.app.screen, Picker)
+
+
+async def test_five_hundred_keys_in_one_write_arrive_in_order(drive: Drive) -> None:
+    """Create classes by typing their names: each opens a dialog, is typed and closes it."""
+    names = [f"class {number} {'y' * 60}" for number in range(5)]
+    driver = await drive(place=str(Path("/photos")))
+    keys = [key for name in names for key in ("A", *name, "enter")]
+    keys += ["A", *("x" * 200)]
+    assert len(keys) >= 500
+    send(driver, *keys)
+    await driver.until(lambda: [field.value for field in driver.app.screen.query(Line)] == ["x" * 200], seconds=60)
+    assert [name for name in driver.counts if name.startswith("class")] == names

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 COLORS = ["truecolor", "256", "standard", "none"]
 THEMES = ["textual-dark", "textual-light", "ansi-dark"]
-SIZES = [(80, 24), (140, 40), (40, 12), (300, 80), (20, 5)]
+SIZES = [(80, 24), (140, 40), (40, 12), (200, 50), (20, 5)]
 KEYS = ["H t tab", "g question_mark escape", "z z", "L escape", "shift+tab t"]
 """Texts of each screen that do not appear on the first screen."""
 SEQUENCE = re.compile(r"\x1b\[([0-9;]*)([A-Za-z])")

@@ -9,10 +9,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from frn_tui.client.protocol import EXISTS
+from frn_tui.engine.files import scan
 from PIL import Image
 
+from frn.features.feature_cache import content_key
+from frn.images.opening import read_file
 from frn.models.zoo import shipped_extractors
-from tests.tui.engine.conftest import Engine
+from tests.tui.engine.conftest import Engine, first
 
 NAMES = ["a/b: x", "..", "A_b_ X"]
 
@@ -220,3 +224,155 @@ def test_a_box_is_bundled_as_a_photo_and_found_again_after_a_move(
     sizes = {support["key"]: support["size"]}
     found = engine.done("relocate", folder=str(new.parent), sizes=sizes, boxes=["#xywh=2,3,20,10"])
     assert found[support["key"]]["path"] == f"{new}#xywh=2,3,20,10"
+
+
+def test_message_about_a_folder_or_file_that_cannot_be_used(bare: Engine, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "text.txt").touch()
+    os.mkfifo(tmp_path / "pipe.png")
+    for name, reason in (
+        ("empty", "has no class folders with photos. It needs a folder of images per class."),
+        ("pipe.png", "is not a regular file"),
+        ("text.txt", "is not a folder, an image ("),
+    ):
+        assert bare.done("scan", path=str(tmp_path / name))["reason"].startswith(f"{tmp_path / name}: {reason}")
+    assert bare.done("scan", path=" ")["reason"] == "no path given"
+
+
+def test_folder_that_cannot_be_listed_is_reported(
+    bare: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(folder: str) -> object:
+        raise PermissionError(13, "Permission denied")
+
+    (tmp_path / "x").mkdir()
+    monkeypatch.setattr(os, "scandir", refuse)
+    assert bare.done("scan", path=str(tmp_path / "x"))["reason"] == (
+        f"{tmp_path / 'x'}: cannot be listed (Permission denied)"
+    )
+    assert "cannot be listed (Permission denied)" in bare.ask("list", path=str(tmp_path / "x")).reason
+    assert bare.done("folders", path=str(tmp_path / "x")) == []
+
+
+def test_sorting_reports_what_is_not_a_file(bare: Engine, tmp_path: Path) -> None:
+    photo, folder = tmp_path / "a.jpg", tmp_path / "folder.jpg"
+    photo.write_text("1")
+    folder.mkdir()
+    done = bare.sort(folder=str(tmp_path / "out"), photos=[[str(photo), "jay"], [str(folder), "jay"]])
+    assert done["failed"] == [[str(folder), "is not a regular file"]]
+    assert (done["journal"], done["twins"]) == ("", [])
+    file = tmp_path / "out" / "jay" / "a.jpg"
+    again = bare.sort(folder=str(tmp_path / "out"), photos=[[str(file), "jay"]], move=True)
+    assert again["places"] == {str(file): str(file)}  # it is there already
+    assert (again["twins"], file.read_text()) == ([], "1")
+    reason = bare.ask("sort", folder=str(photo), path=str(photo), verdict="a", verdicts=["a"]).reason
+    assert reason == f"{photo}: is a file; choose a folder"
+
+
+def test_journal_that_cannot_be_created_stops_a_move(bare: Engine, tmp_path: Path, state_folder: Path) -> None:
+    photo = tmp_path / "a.jpg"
+    photo.write_text("1")
+    state_folder.mkdir(parents=True, exist_ok=True)
+    (state_folder / "moved").write_text("a file")
+    arguments: dict[str, Any] = {"path": str(photo), "verdict": "jay", "verdicts": ["jay"]}
+    reason = bare.ask("sort", folder=str(tmp_path / "out"), move=True, **arguments).reason
+    assert reason.startswith(f"{state_folder / 'moved'}")
+    assert reason.endswith("; no photo was moved")
+    assert photo.exists()
+
+
+@pytest.fixture
+def state(engine: Engine, members: dict[str, list[Path]], tmp_path: Path) -> Any:
+    """Two classes with short names; photos may have names that differ only in case."""
+    few = {}
+    for name, paths in list(first(members, 2).items())[:2]:
+        few[name[-1]] = [tmp_path / "photos" / name / photo for photo in ("a.png", "A.PNG")]
+        few[name[-1]][0].parent.mkdir(parents=True)
+        for path, copy in zip(paths, few[name[-1]], strict=True):
+            shutil.copy(path, copy)
+    return engine.state(few)
+
+
+@pytest.mark.parametrize(
+    ("there", "name", "replace", "code"),
+    [
+        ("file", "b.zip", False, EXISTS),
+        ("file", "b.zip", True, None),
+        ("folder", "b.zip", True, ""),
+        ("folder", "b.zip", False, ""),
+        ("file", "b", True, ""),
+        ("folder", "b", True, ""),
+        ("", "b", False, None),
+        ("", "b.zip", False, None),
+    ],
+)
+def test_only_a_zip_can_be_replaced_by_a_zip(
+    engine: Engine, state: Any, tmp_path: Path, there: str, name: str, replace: bool, code: str | None
+) -> None:
+    path = tmp_path / name
+    if there:
+        path.mkdir() if there == "folder" else path.write_text("mine")
+    asked = engine.ask("bundle", path=str(path), state=state, replace=replace)
+    if code is None:
+        assert asked.end["end"] == "done"
+    else:
+        assert asked.reason == f"{path}: already exists. Choose another name."
+        assert asked.end["code"] == code
+
+
+def test_bundle_is_stored_in_new_folders_class_by_class(engine: Engine, state: Any, tmp_path: Path) -> None:
+    path = tmp_path / "new" / "deep" / "b.zip"
+    asked = engine.ask("bundle", path=str(path), state=state)
+    assert [(event["done"], event["total"]) for event in asked.told("progress")] == [(2, 4), (4, 4)]
+    with zipfile.ZipFile(path) as archive:
+        names = ["b/0/A-2.PNG", "b/0/a.png", "b/1/A-2.PNG", "b/1/a.png", "b/b.frn.json"]
+        assert sorted(archive.namelist()) == names
+        assert {entry.compress_type for entry in archive.infolist()} == {zipfile.ZIP_STORED}
+    folder = tmp_path / "out" / "deep" / "b"
+    asked = engine.ask("unpack", path=str(path), folder=str(folder))
+    assert asked.end["result"] == str(folder / "b.frn.json")
+    assert [(event["done"], event["total"]) for event in asked.told("progress")] == [(n, 4) for n in (1, 2, 3, 4)]
+    assert sorted(str(each.relative_to(folder)) for each in folder.rglob("*.*")) == [name[2:] for name in names]
+    again = engine.ask("unpack", path=str(path), folder=str(folder))
+    assert again.end["code"] == EXISTS
+    assert again.reason == f"{folder}: already exists. Choose a folder that does not exist yet."
+
+
+def test_bundle_of_a_shipped_model_does_not_contain_it(engine: Engine, state: Any, tmp_path: Path) -> None:
+    engine.done("bundle", path=str(tmp_path / "b"), state=state)
+    assert not list((tmp_path / "b").rglob("*.onnx"))
+
+
+def test_bundle_where_nothing_can_be_written_gives_the_reason(engine: Engine, state: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    path = tmp_path / "file" / "b.zip"
+    reason = engine.ask("bundle", path=str(path), state=state).reason
+    assert reason == f"{path}: cannot be written (File exists)"
+
+
+def test_search_ends_with_the_last_photo_and_reports_each(
+    bare: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    def counting(path: Path) -> bytes:
+        read.append(path.name)
+        return read_file(path)
+
+    (tmp_path / "in").mkdir()
+    for name, text in (("1.png", "one"), ("2.png", "xyz"), ("3.png", "longer"), ("4.png", "four")):
+        (tmp_path / "in" / name).write_text(text)
+    monkeypatch.setattr(scan, "read_file", counting)
+    sizes: dict[str, Any] = {content_key(b"one"): 3, content_key(b"longer"): 6}
+    asked = bare.ask("relocate", folder=str(tmp_path / "in"), sizes=sizes)
+    assert {key: Path(each["path"]).name for key, each in asked.end["result"].items()} == {
+        content_key(b"one"): "1.png",
+        content_key(b"longer"): "3.png",
+    }
+    assert [(event["done"], event["total"]) for event in asked.told("progress")] == [(1, 2), (2, 2)]
+    assert read == ["1.png", "2.png", "3.png"]
+
+
+def test_folder_to_search_must_exist(bare: Engine, tmp_path: Path) -> None:
+    reason = bare.ask("relocate", folder=str(tmp_path / "away"), sizes={"0" * 32: 1}).reason
+    assert reason == f"{tmp_path / 'away'}: is not a folder; choose the folder to search"

@@ -1,6 +1,10 @@
+"""Pasted paths from dropped files, and typed paths."""
+
 import unicodedata
+from pathlib import Path
 
 import pytest
+from frn_tui.terminal.paths import AT_START, absolute, parse_paths, shortened
 from frn_tui.terminal.text import class_keys, count_of, display_name
 from rich.cells import cell_len
 
@@ -70,3 +74,43 @@ def test_keys_of_classes_fit_and_say_which_are_hidden() -> None:
     assert class_keys(names, 5) == "1-4 of class"
     for width in range(12, 60):
         assert cell_len(class_keys(names, width)) <= width
+
+
+@pytest.mark.parametrize(
+    ("text", "paths"),
+    [
+        ("/a/b.jpg", ["/a/b.jpg"]),
+        ("  /a/b c.jpg \n\n/d.jpg\n", ["/a/b c.jpg", "/d.jpg"]),
+        ("'/a/b c.jpg' '/d.jpg'", ["/a/b c.jpg", "/d.jpg"]),
+        ('"/a/b c.jpg"', ["/a/b c.jpg"]),
+        (r"/a/b\ c.jpg /d.jpg", ["/a/b c.jpg", "/d.jpg"]),
+        ("/a/b.jpg /c/d.jpg", ["/a/b.jpg", "/c/d.jpg"]),
+        ("file:///a/b%20c%C3%A4.jpg file:///d.jpg", ["/a/b cä.jpg", "/d.jpg"]),
+        ("/a/Tom's photo.jpg", ["/a/Tom's photo.jpg"]),
+        ("/a/Bob's and Ann's birds/x.jpg", ["/a/Bob's and Ann's birds/x.jpg"]),
+        ("~/Bob's and Ann's/x.jpg", ["~/Bob's and Ann's/x.jpg"]),
+        ("/a.jpg '/b c.jpg'", ["/a.jpg", "/b c.jpg"]),
+        (r"/a/Bob\'s.jpg", ["/a/Bob's.jpg"]),
+        ("", []),
+    ],
+)
+def test_pasted_text_becomes_paths(text: str, paths: list[str]) -> None:
+    assert parse_paths(text) == paths
+
+
+def test_path_in_the_home_folder_is_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/ada")
+    assert [shortened(path) for path in ("/home/ada/photos", "/home/ada", "/home/adam/photos")] == [
+        "~/photos",
+        "~",
+        "/home/adam/photos",
+    ]
+
+
+def test_path_resolves_in_a_deleted_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert absolute("birds/../x.frn.json") == f"{AT_START}/x.frn.json"
+    assert absolute("/x") == "/x"

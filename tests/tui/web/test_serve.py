@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,15 +23,30 @@ aiohttp = pytest.importorskip("aiohttp")
 START = 60.0  # seconds within which the server must start, even on a busy machine
 
 
-@pytest.fixture
-def server(private_state: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A server on a free port in a separate session, and its address."""
+@contextmanager
+def serving(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Start a server on a free port in a separate session, and return it with its address."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     command = [sys.executable, "-m", "frn_tui.main", "--web", "--port", "0"]
-    with processes.started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    variables = {**os.environ, "FRN_STATE": str(folder / "state"), "FRN_CACHE": str(folder / "cache")}
+    with processes.started(command, env=variables, **pipes) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
         assert line.startswith("frn-tui: http://127.0.0.1:"), line
         yield process, line.split()[1]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    with serving(tmp_path) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server for all tests that leave it running."""
+    with serving(tmp_path_factory.mktemp("served")) as started:
+        yield started
 
 
 def origin(address: str) -> str:
@@ -80,9 +95,9 @@ async def until(look: Callable[[], set[int]], count: int) -> set[int]:
     raise AssertionError(f"{pids}, not {count}")
 
 
-def test_page_cannot_be_framed_or_load_from_other_hosts(server: tuple[subprocess.Popen[str], str]) -> None:
+def test_page_cannot_be_framed_or_load_from_other_hosts(shared: tuple[subprocess.Popen[str], str]) -> None:
     async def look() -> None:
-        status, text, headers = await get(server[1])
+        status, text, headers = await get(shared[1])
         policy = headers["Content-Security-Policy"]
         assert status == 200
         assert "frn-tui" in text
@@ -97,8 +112,8 @@ def test_page_cannot_be_framed_or_load_from_other_hosts(server: tuple[subprocess
     asyncio.run(look())
 
 
-def test_nothing_is_served_without_the_secret_in_the_address(server: tuple[subprocess.Popen[str], str]) -> None:
-    _, address = server
+def test_nothing_is_served_without_the_secret_in_the_address(shared: tuple[subprocess.Popen[str], str]) -> None:
+    _, address = shared
     home = origin(address)
     secret = address.rstrip("/").rpartition("/")[2]
     assert len(secret) >= 32
@@ -122,8 +137,8 @@ def test_nothing_is_served_without_the_secret_in_the_address(server: tuple[subpr
     asyncio.run(look())
 
 
-def test_only_its_own_page_on_this_machine_can_connect(server: tuple[subprocess.Popen[str], str]) -> None:
-    process, address = server
+def test_only_its_own_page_on_this_machine_can_connect(shared: tuple[subprocess.Popen[str], str]) -> None:
+    process, address = shared
     home, port = origin(address), urlsplit(address).port or 0
 
     async def connect() -> None:
@@ -148,9 +163,9 @@ def test_only_its_own_page_on_this_machine_can_connect(server: tuple[subprocess.
             socket.create_connection((outer, port), timeout=START)
 
 
-def test_keys_and_images_work_immediately(server: tuple[subprocess.Popen[str], str]) -> None:
+def test_keys_and_images_work_immediately(shared: tuple[subprocess.Popen[str], str]) -> None:
     async def look() -> None:
-        async with visit(server[1]) as page:
+        async with visit(shared[1]) as page:
             await until_painted(page, b"\x1b]8117;", b"keys", b"Classes")
             await page.send_json(["stdin", "?"])
             await until_painted(page, b"Keys")
@@ -182,7 +197,7 @@ def test_no_message_of_a_page_keeps_its_processes_or_prints_anything(server: tup
     process, address = server
 
     async def come_and_go() -> None:
-        for size in ("width=100&height=30", f"width={10**8}&height={10**8}", f"width={'9' * 5000}&height=-1"):
+        for size in (f"width={10**8}&height={10**8}", f"width={'9' * 5000}&height=-1"):
             async with visit(address, size) as page:
                 for message in ODD:
                     await (page.send_bytes(message) if isinstance(message, bytes) else page.send_str(message))
@@ -220,8 +235,8 @@ def test_visits_end_with_the_server(server: tuple[subprocess.Popen[str], str], n
     assert process.returncode == (-number if number == signal.SIGKILL else 0)
 
 
-def test_hanging_app_is_killed_after_its_page_has_closed(server: tuple[subprocess.Popen[str], str]) -> None:
-    process, address = server
+def test_hanging_app_is_killed_after_its_page_has_closed(shared: tuple[subprocess.Popen[str], str]) -> None:
+    process, address = shared
 
     async def leave() -> None:
         async with visit(address) as page:
@@ -240,9 +255,9 @@ def test_missing_extra_gives_a_one_line_error_with_the_install_command() -> None
     assert result.stderr == f"error: --web needs textual-serve, which is not installed: {install_command('web')}\n"
 
 
-def test_used_port_gives_a_one_line_error(server: tuple[subprocess.Popen[str], str]) -> None:
-    asyncio.run(get(server[1]))
-    port = str(urlsplit(server[1]).port)
+def test_used_port_gives_a_one_line_error(shared: tuple[subprocess.Popen[str], str]) -> None:
+    asyncio.run(get(shared[1]))
+    port = str(urlsplit(shared[1]).port)
     result = processes.run([sys.executable, "-m", "frn_tui.main", "--web", "--port", port], timeout=START)
     assert result.returncode == 1
     assert result.stderr == f"error: port {port} cannot be used (Address already in use); try --port\n"

@@ -1,5 +1,6 @@
 """Answers, chunk by chunk."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -7,13 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 from frn_tui.client.protocol import MAPPED
+from frn_tui.engine.classes import class_ranks
+from frn_tui.engine.classes.class_ranks import ClassErrors
 from frn_tui.engine.classes.enrolled_classes import EnrolledClasses
 
 from frn.features.extractor import Extractor
+from frn.features.feature_cache import Maps
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.explanation import contributions
 from frn.models.zoo import shipped_extractors
 from frn.projects.session import ClassEntry, Support
+from frn.ridge.enrolment import EnrolledClass, enroll
 from frn.ridge.parameters import HeadParameters
 from tests.tui.engine.conftest import Engine, first
 
@@ -102,3 +107,50 @@ def test_example_is_judged_by_leave_one_out_as_in_the_library(engine: Engine, me
         assert [s["error"] for s in jointly[paths.index(path)]["scores"]] == pytest.approx(
             sorted(errors.values()), rel=1e-5
         )
+
+
+R, D = 3, 8
+GROUPS = [("a", "b"), ("c",), ("d", "e")]
+MAPS: Mapping[str, Maps] = {
+    key: np.random.default_rng(number).normal(size=(R, D)).astype(np.float32) for number, key in enumerate("abcde")
+}
+
+
+def nothing() -> None:
+    """Check for cancellation."""
+
+
+def enrolled(beta: float = 1.0) -> list[EnrolledClass]:
+    """With rho above 2, some rows count negatively."""
+    return [enroll(np.stack([MAPS[key] for key in group]), HeadParameters(0.5, beta, 1.0)) for group in GROUPS]
+
+
+def test_one_new_photo_is_compared_with_the_classes_that_were_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    errors, classes, checks = ClassErrors(), enrolled(), []
+    monkeypatch.setattr(class_ranks, "BLOCK", 0)  # one photo and one class at a time
+    errors.errors(GROUPS[:1], classes[:1], MAPS, lambda: checks.append(1))
+    assert len(checks) == 2
+    found = errors.errors(GROUPS[:2], classes[:2], MAPS, lambda: checks.append(1))
+    assert len(checks) == 6
+    np.testing.assert_array_equal(found, ClassErrors().errors(GROUPS[:2], classes[:2], MAPS, nothing))
+
+
+@pytest.mark.parametrize("sizes", [(1, 2, 3, 2, 1), (1, 1, 1, 1, 1), (2, 2, 2, 2, 2)])
+def test_calibration_equals_that_of_the_library_for_any_sizes(
+    engine: Engine, members: dict[str, list[Path]], sizes: tuple[int, ...]
+) -> None:
+    few = {name: paths[:size] for (name, paths), size in zip(members.items(), sizes, strict=True)}
+    library = Classifier(Extractor.open(shipped_extractors()["conv4"], trusted=True, device="cpu", threads=1))
+    library.enroll(few)
+    done = engine.done("classes", state=engine.state(few))
+    assert done["threshold"] == pytest.approx(library.threshold, rel=1e-5)  # from errors in float32
+    assert [len(report["explained"]) for report in done["reports"]] == [size if size > 1 else 0 for size in sizes]
+    assert (done["unranked"], done["unread"]) == (0, [])
+    assert len(done["known"]) == sum(size for size in sizes if size > 1)
+
+
+def test_classes_without_examples_have_no_report(engine: Engine, members: dict[str, list[Path]]) -> None:
+    few = {"none": [], **{name: paths[:1] for name, paths in list(members.items())[:2]}}
+    done = engine.done("classes", state=engine.state(few))
+    assert [report["id"] for report in done["reports"]] == [2, 3]
+    assert engine.done("classes", state=engine.state({"none": []}))["expected"] == ""

@@ -1,14 +1,24 @@
 """Sixel and Kitty data, compared with plain encoders that follow the formats byte by byte."""
 
+import os
 import re
+import zipfile
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from frn_tui.client.protocol import Heat
+from frn_tui.engine.models import Models
+from frn_tui.engine.pictures import previews
 from frn_tui.engine.pictures.encoding import draw_frame, sixel_rows
+from frn_tui.engine.pictures.previews import Previews, paint
 from frn_tui.terminal.modes import FRAME
 from numpy.typing import NDArray
 from PIL import Image
+
+from frn.images.ramp import RAMP
 
 Pixels = NDArray[np.uint8]
 
@@ -78,3 +88,96 @@ def test_half_blocks_show_only_the_corners_of_the_frame() -> None:
     assert np.flatnonzero(is_line[:, 17]).tolist() == [2, 3, 16, 17]
     assert is_line.sum() == 12
     assert (draw_frame(photo, (0.1, -0.5, 0.9, 1.5), 1) == FRAME).all(2).sum() == 0  # both corners are outside
+
+
+WHOLE = (0.0, 0.0, 1.0, 1.0)
+
+
+def heat(errors: Any, low: float = 0.0, high: float = 1.0, *, smooth: bool = False) -> Heat:
+    return {"map": np.asarray(errors).tolist(), "low": low, "high": high, "smooth": smooth}
+
+
+def ramp(share: float) -> list[float]:
+    """Return the colour of an error; the ramp has five colours at equal distances."""
+    place = min(int(share * 4), 3)
+    return [a + (b - a) * (share * 4 - place) for a, b in zip(RAMP[place], RAMP[place + 1], strict=True)]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_smooth_maps_blend_between_the_centres_of_locations(turned: bool) -> None:
+    """Halfway to the next centre, both count equally; the blend is 3 t^2 - 2 t^3."""
+    photo, errors, box = np.zeros((1, 12, 3), np.uint8), np.array([[0.0, 1.0, 0.5]]), (0.0, 0.0, 1.0, 1.0)
+    drawn = (
+        paint(photo.transpose(1, 0, 2), heat(errors.T, smooth=True), box, bare=True).transpose(1, 0, 2)
+        if turned
+        else paint(photo, heat(errors, smooth=True), box, bare=True)
+    )
+    blend = [3 * t**2 - 2 * t**3 for t in (1 / 8, 3 / 8, 5 / 8, 7 / 8)]
+    levels = [0, 0, *blend, *(1 - share / 2 for share in blend), 0.5, 0.5]
+    np.testing.assert_allclose(drawn[0], np.array(list(map(ramp, levels))), atol=0.51)
+
+
+def test_photo_is_covered_in_proportion_to_the_error_up_to_four_fifths() -> None:
+    photo, errors = np.full((2, 4, 3), 100, np.uint8), np.array([[0.0, 1.0], [0.5, 0.25]])
+    drawn = paint(photo, heat(errors), WHOLE, bare=False)
+    for (row, column), error in np.ndenumerate(errors):
+        expected = [(1 - 0.8 * error) * 100 + 0.8 * error * colour for colour in ramp(error)]
+        np.testing.assert_allclose(drawn[row, 2 * column : 2 * column + 2], [expected] * 2, atol=0.51)
+
+
+@pytest.mark.parametrize("bare", [False, True])
+def test_outside_its_box_a_photo_is_unchanged_or_darkened(bare: bool) -> None:
+    photo = np.full((4, 8, 3), 100, np.uint8)
+    drawn = paint(photo, heat([[1]], smooth=True), (0.25, 0.5, 0.75, 1.0), bare=bare)
+    outside = np.ones((4, 8), bool)
+    outside[2:, 2:6] = False
+    assert (drawn[outside] == (30 if bare else 100)).all()
+    assert (drawn[~outside] != drawn[0, 0]).any(1).all()
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """Record what is decoded; the number in a file's name is its size in bytes."""
+    found: list[tuple[str, int]] = []
+
+    def decode(data: bytes, path: Path, side: int) -> tuple[np.ndarray, tuple[int, int]]:
+        found.append((path.name, side))
+        return np.broadcast_to(np.uint8(0), (1, int(re.split("[. ]", path.name)[0]))), (4000, 3000)
+
+    monkeypatch.setattr(previews, "decode_whole", decode)
+    return found
+
+
+def photo(folder: Path, name: str) -> str:
+    (folder / name).write_text("photo")
+    return str(folder / name)
+
+
+@pytest.mark.parametrize(("longest", "side"), [(1, 128), (128, 128), (129, 256), (4097, 8192), (9000, 8192)])
+def test_photo_is_decoded_at_the_next_size(
+    tmp_path: Path, decoded: list[tuple[str, int]], longest: int, side: int
+) -> None:
+    assert Previews(Models()).photo(photo(tmp_path, "1"), longest)[1] == (4000, 3000)
+    assert decoded == [("1", side)]
+
+
+def test_finer_photo_is_reused_until_the_file_changes(tmp_path: Path, decoded: list[tuple[str, int]]) -> None:
+    photos, name = Previews(Models()), photo(tmp_path, "1")
+    for longest in (500, 512, 100, 600, 300):
+        assert photos.photo(name, longest)[1] == (4000, 3000)
+    assert decoded == [("1", 512), ("1", 1024)]
+    os.utime(name, ns=(0, 1))
+    photos.photo(name, 100)
+    Path(name).write_text("longer")
+    os.utime(name, ns=(0, 1))
+    photos.photo(name, 100)
+    assert decoded[2:] == [("1", 128)] * 2
+
+
+def test_photo_in_a_zip_is_decoded_at_the_next_size_each_time(tmp_path: Path, decoded: list[tuple[str, int]]) -> None:
+    with zipfile.ZipFile(tmp_path / "birds.zip", "w") as archive:
+        archive.writestr("jay/1.jpg", "photo")
+    photos = Previews(Models())
+    for _ in range(2):
+        photos.photo(str(tmp_path / "birds.zip" / "jay" / "1.jpg"), 200)
+    assert decoded == [("1.jpg", 256)] * 2

@@ -1,8 +1,13 @@
 """Images that the gallery requests, and its appearance."""
 
+from typing import Any
+
+import pytest
 from frn_tui.client.protocol import RenderPreview
+from frn_tui.terminal.modes import Mode
 from frn_tui.terminal.rendered_picture import Picture
-from frn_tui.widgets.gallery import Gallery, GalleryItem
+from frn_tui.widgets.gallery import SMALL_TILE, Gallery, GalleryItem, Grid, tiled
+from textual.geometry import Region, Size
 
 from tests.tui.widgets.gallery.conftest import HIGH, WIDE, Lines, Play, Styles, asked, items, paths, picture, wants
 
@@ -122,3 +127,57 @@ async def test_gallery_without_images_is_shown_as_a_list(play: Play, gallery: Ga
     await pilot.pause()
     assert lines(pilot.app)[4].startswith(" 00004.jpg")
     assert not wants(told)
+
+
+TEN = Grid(10, 4, Size(17, 9))  # 4 + 4 + 2
+
+
+def test_each_item_is_found_at_its_position() -> None:
+    assert TEN.height == 27
+    for index in range(TEN.count):
+        region = TEN.region(index)
+        for x, y in (region.offset, region.bottom_right - (1, 1)):
+            assert TEN.at(x, y) == index
+    assert TEN.region(5) == Region(17, 9, 17, 9)
+
+
+def test_photos_of_all_classes_fill_a_page_with_sixty() -> None:
+    grid = tiled(1000, Size(135, 37), least=SMALL_TILE)
+    assert grid.columns * (37 // grid.pitch.height) >= 60
+    few = tiled(6, Size(135, 37), least=SMALL_TILE)
+    assert few.height <= 37
+    assert few.pitch.height > 10
+
+
+@pytest.mark.parametrize("mode", ["half", "none"])
+async def test_every_mode_fills_every_size(play: Play, lines: Lines, mode: Mode) -> None:
+    gallery = Gallery(mode=mode)
+    pilot, _ = await play(gallery)
+    gallery.set_items([*items(30), GalleryItem("/x", "x", None, "broken", "why " * 30)])
+    gallery.provide(RenderPreview(paths(0)[0], 5, 3), Picture("half", 5, 3, b"abcdef" * 15))
+    for size in ((80, 24), (40, 12), (20, 5), (3, 2), (1, 1), (200, 60)):
+        await pilot.resize_terminal(*size)
+        assert [len(line) for line in lines(pilot.app)] == [size[0]] * size[1]
+
+
+@pytest.mark.parametrize("view", ["grid", "list"])
+async def test_unusual_names_stay_within_their_cells(play: Play, lines: Lines, view: Any) -> None:
+    names = ["\x1b[2J.jpg", "a\nb.jpg", "\u202egpj", "[bold red]m[x].jpg", "\udcff.jpg", "🦜" * 20, "\x9b", "\u200b"]
+    gallery = Gallery(mode="half")
+    pilot, _ = await play(gallery, size=(WIDE, HIGH))
+    gallery.view = view
+    gallery.set_items([GalleryItem(name, name, note=name) for name in names])
+    await pilot.press("ctrl+a")
+    seen = lines(pilot.app)
+    assert all(char.isprintable() for line in seen for char in line)
+    assert any("[bold red]" in line or "[bold" in line for line in seen)
+
+
+async def test_ten_thousand_items_request_only_visible_images(play: Play) -> None:
+    gallery = Gallery(mode="half")
+    pilot, told = await play(gallery, size=(WIDE, HIGH))
+    gallery.focus()
+    gallery.set_items(items(10_000))
+    await pilot.press(*["pagedown"] * 10)
+    assert all(len(want.requests) <= 12 for want in wants(told))
+    assert len(wants(told)) <= 11

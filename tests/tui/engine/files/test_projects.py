@@ -1,1 +1,0 @@
-"""Exports and overwriting, with the exact numbers of what is written."""
