@@ -16,7 +16,7 @@ class CTXHead(Head):
     Logits are divided by d and multiplied by the temperature gamma.
     """
 
-    separable = True
+    unequal = "repeat"
     has_auxiliary_loss = True
 
     def __init__(self, d: int) -> None:

@@ -16,7 +16,7 @@ class FRNHead(Head):
     Alpha and beta start at zero, so lambda = p / d and rho = 1 initially; gamma is the temperature.
     """
 
-    separable = True
+    unequal = "repeat"
     scaled_maps = True
     has_auxiliary_loss = True
 

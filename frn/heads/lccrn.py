@@ -29,7 +29,7 @@ class LCCRNHead(Head):
     All maps have unit locations.
     """
 
-    separable = True
+    unequal = "repeat"
     networks = 2
     has_auxiliary_loss = True
 

@@ -22,6 +22,8 @@ TO_CLASSES, TO_QUERY = 20.0, 10.0
 class MCLHead(Head):
     """Scores a query by the log share of centrality of each class's locations. A class is its mean map."""
 
+    unequal = "mean"
+
     def _logits(self, support: Tensor, query: Tensor) -> Tensor:
         prototypes = F.normalize(support.mean(1), dim=-1)  # way, r, d
         cosines = F.normalize(query, dim=-1) @ prototypes.flatten(0, 1).mT  # q, r, way * r

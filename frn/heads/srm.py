@@ -19,7 +19,7 @@ from frn.ridge.reconstruction import reconstruct
 class SRMHead(Head):
     """Scores a query by the distance from each class's reconstruction to it and to its self-reconstruction."""
 
-    separable = True
+    unequal = "repeat"
     scaled_maps = True
     has_auxiliary_loss = True
     warm_up = 50

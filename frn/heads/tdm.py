@@ -62,6 +62,8 @@ class SandGlass(nn.Module):
 class TDMProtoHead(Head):
     """ProtoNet on weighted maps. Logits are divided by the number of dimensions and multiplied by gamma."""
 
+    unequal = "mean"
+
     def __init__(self, d: int, *, pooled: bool) -> None:
         """Compare average-pooled maps (ResNet-12) or whole ones (Conv-4)."""
         super().__init__()

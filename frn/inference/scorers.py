@@ -8,6 +8,7 @@ is the `head.onnx` next to it. A head without that file runs in torch, from the 
 Shape letters: way classes, k examples of a class, n photos, r locations, d channels.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -147,6 +148,7 @@ class OtherHead:
     method: str
     logits: Logits
     graph: bytes | None = None  # bytes of its `head.onnx`; None if it runs in torch
+    unequal: str = ""  # what stands for classes of different sizes, as `as_shots` describes
 
     @classmethod
     def of_graph(cls, session: Session, graph: bytes, extractor: Extractor) -> "OtherHead":
@@ -154,7 +156,12 @@ class OtherHead:
         sizes = {name: tuple(shape[-2:]) for name, _, shape in session.inputs}
         if sizes != dict.fromkeys(("support", "query"), extractor.shape):
             raise FrnError(f"{extractor.where}: the {HEAD_FILE} next to it is not the head of this model")
-        return cls(extractor.method, lambda support, query: session.run({"support": support, "query": query}), graph)
+        return cls(
+            extractor.method,
+            lambda support, query: session.run({"support": support, "query": query}),
+            graph,
+            session.metadata.get(UNEQUAL, ""),
+        )
 
     @classmethod
     def find(cls, extractor: Extractor) -> "OtherHead":
@@ -178,7 +185,8 @@ class OtherHead:
             if error.name != "torch":
                 raise
             raise FrnError(needs_torch(f"{where}: its {extractor.method} head is only in {WEIGHTS}, which")) from error
-        return cls(extractor.method, head_logits(weights))
+        logits, unequal = head_logits(weights)
+        return cls(extractor.method, logits, unequal=unequal)
 
 
 class Comparison:
@@ -218,7 +226,7 @@ class Comparison:
         """Return negative log-probabilities (n, way) of maps (n, r, d) from the supports of each class."""
         if len(pools) == 1:
             return np.zeros((len(maps), 1))
-        logits = self._head.logits(as_shots(pools), maps).astype(np.float64)
+        logits = self._head.logits(as_shots(pools, self._head.unequal), maps).astype(np.float64)
         above = logits - logits.max(1, keepdims=True)
         return np.log(np.exp(above).sum(1, keepdims=True)) - above
 
@@ -239,7 +247,22 @@ class Comparison:
         )
 
 
-def as_shots(pools: Sequence[Maps]) -> Maps:
-    """Return supports (way, k, r, d) for classes of different sizes; photos of smaller classes are repeated."""
-    most = max(map(len, pools))
-    return np.stack([pool[np.arange(most) % len(pool)] for pool in pools])
+UNEQUAL = "frn.unequal"  # metadata of `head.onnx`: the `unequal` of the head
+MOST_REPEATED = 60  # largest number of photos of a class after repeats: the least common multiple of up to 6
+
+
+def as_shots(pools: Sequence[Maps], unequal: str = "") -> Maps:
+    """Return supports (way, k, r, d) for classes of different sizes.
+
+    Args:
+        pools: maps (k, r, d) of the photos of each class.
+        unequal: the head's, as `frn.heads.head` describes it. With "mean", the mean map stands for a class; with
+            "repeat", k is the least common multiple of the sizes, up to `MOST_REPEATED`. Otherwise, k is the largest
+            size, and the first photos of smaller classes are repeated.
+    """
+    if unequal == "mean":
+        return np.stack([pool.mean(0, keepdims=True) for pool in pools])
+    sizes = [len(pool) for pool in pools]
+    common = math.lcm(*sizes)
+    shots = common if unequal == "repeat" and common <= MOST_REPEATED else max(sizes)
+    return np.stack([pool[np.arange(shots) % len(pool)] for pool in pools])

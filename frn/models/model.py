@@ -139,8 +139,11 @@ def load_model(model: str | Path, *, transform: EvaluationTransform | None = Non
     return _filled(Model(config), weights, path, record)
 
 
-def head_logits(model: str | Path) -> Callable[[Maps, Maps], Maps]:
-    """Return a trained head as a function from supports (way, k, r, d) and queries (n, r, d) to logits (n, way)."""
+def head_logits(model: str | Path) -> tuple[Callable[[Maps, Maps], Maps], str]:
+    """Return a trained head as a function from supports (way, k, r, d) and queries (n, r, d) to logits (n, way).
+
+    The second value is the head's `unequal`.
+    """
     head = load_model(model).head
 
     def logits(support: Maps, query: Maps) -> Maps:
@@ -148,7 +151,7 @@ def head_logits(model: str | Path) -> Callable[[Maps, Maps], Maps]:
             scores: Maps = head(torch.from_numpy(support), torch.from_numpy(query)).numpy()
         return scores
 
-    return logits
+    return logits, head.unequal
 
 
 def save_model(model: Model, path: Path, record: Mapping[str, object] | None = None, *, half: bool = False) -> None:

@@ -20,8 +20,8 @@ class FRN(nn.Module):
     >>> logits = model.process_support_set(support, labels)(query)  # the same
     >>> logits = model(support, query=query)  # images (way, shot, 3, H, W): without labels, so that it can be exported
 
-    Columns are the classes in the order of their labels. Classes may have different numbers of supports if the head is
-    `separable`.
+    Columns are the classes in the order of their labels. Classes may have different numbers of supports if the head
+    says how (`unequal`).
     """
 
     def __init__(self, backbone: nn.Module, head: Head | None = None, *, scale: float | None = None) -> None:
@@ -67,24 +67,11 @@ class FRN(nn.Module):
         if labels is None or query is None:
             if labels is not query or not self.pools:
                 raise FrnError("pass support, labels and query, or after process_support_set only query")
-            return self.score(self.pools, self.feature_maps(support))
+            return self.head.compare(self.pools, self.feature_maps(support))
         if support.shape[1:] == query.shape[1:]:
             maps = self.feature_maps(torch.cat([support, query]))
-            return self.score(by_class(maps[: len(support)], labels), maps[len(support) :])
-        return self.score(by_class(self.feature_maps(support), labels), self.feature_maps(query))
-
-    def score(self, pools: list[Tensor], query: Tensor) -> Tensor:
-        """Return logits (queries, way) of maps (q, r, d) from the maps of each class, (k, r, d).
-
-        Raises FrnError if classes have different numbers of supports and the head needs equal ones.
-        """
-        logits: Tensor
-        if len({len(pool) for pool in pools}) == 1:
-            logits = self.head(torch.stack(pools), query)
-            return logits
-        if not self.head.separable:
-            raise FrnError(f"{type(self.head).__name__} needs the same number of supports for each class")
-        return torch.cat([self.head(pool[None], query) for pool in pools], dim=1)
+            return self.head.compare(by_class(maps[: len(support)], labels), maps[len(support) :])
+        return self.head.compare(by_class(self.feature_maps(support), labels), self.feature_maps(query))
 
 
 def by_class(maps: Tensor, labels: Tensor) -> list[Tensor]:

@@ -19,6 +19,7 @@ from frn_export.quantise import half
 from frn.errors import FrnError
 from frn.features.extractor import Extractor
 from frn.features.onnx_runtime import HEAD_OPERATORS, ForeignModel
+from frn.heads import Head
 from frn.inference.classifier import Classifier
 from frn.models.model import Model, load_model
 from frn.ridge.parameters import HeadParameters
@@ -102,7 +103,7 @@ def test_a_classifier_file_with_different_examples_is_refused(classifier: Classi
         compare_classifier(classifier, graph).require()
 
 
-class Scaled(torch.nn.Module):
+class Scaled(Head):
     """Logits of about `size`, whatever the episode."""
 
     def __init__(self, size: float) -> None:

@@ -27,6 +27,7 @@ class HeadClasses:
 
     head: bytes  # bytes of `head.onnx`
     pools: Mapping[str, Maps]  # feature maps (k, r, d) of the examples of each class
+    unequal: str = ""  # the head's, as `as_shots` describes it
 
 
 def classifier_with(extractor: Extractor, head: bytes) -> Classifier:
@@ -45,7 +46,7 @@ def enrolled(classifier: Classifier) -> Mapping[str, EnrolledClass] | HeadClasse
         raise FrnError(
             f"a {classifier.extractor.method} model runs its head in torch; export it with `frn export` first"
         )
-    return HeadClasses(classifier.other.graph, classifier.pools)
+    return HeadClasses(classifier.other.graph, classifier.pools, classifier.other.unequal)
 
 
 def write_logits(graph: GraphBuilder, classes: HeadClasses, query: str) -> str:
@@ -61,7 +62,7 @@ def write_logits(graph: GraphBuilder, classes: HeadClasses, query: str) -> str:
             of_query.update(node.output)
             kept.append(node)
     known: dict[str, NDArray[Any]] = {tensor.name: numpy_helper.to_array(tensor) for tensor in traced.initializer}
-    known["support"] = as_shots(list(classes.pools.values()))
+    known["support"] = as_shots(list(classes.pools.values()), classes.unequal)
     fixed = {name for node in kept for name in node.input} - of_query - {""}
     known |= evaluate(alone, traced.initializer, {"support": known["support"]}, sorted(fixed - known.keys()))
     graph.constants.extend(numpy_helper.from_array(known[name], PREFIX + name) for name in sorted(fixed))

@@ -18,6 +18,7 @@ from torch.onnx import symbolic_helper
 from torch.onnx.utils import register_custom_op_symbolic
 
 from frn.features.onnx_runtime import TRACED_HEAD
+from frn.inference.scorers import UNEQUAL
 from frn.models.model import Model
 from frn_export.graphs.builder import DOUBLE, FLOAT, OPSET, GraphBuilder
 from frn_export.graphs.traced import trace
@@ -47,7 +48,7 @@ def traced_head_graph(model: Model) -> onnx.ModelProto:
     return graph.model(
         inputs={"support": (FLOAT, ("way", "shot", r, d)), "query": (FLOAT, ("q", r, d))},
         outputs={"logits": (FLOAT, ("q", "way"))},
-        metadata={"frn.method": model.config.method},
+        metadata={"frn.method": model.config.method, UNEQUAL: model.head.unequal},
         name="head",
         kind=TRACED_HEAD,
     )

@@ -146,7 +146,7 @@ class ClassicalHead(Head):
     def __init__(self, fit: Fit) -> None:
         super().__init__()
         self.fit = fit
-        self.separable = fit is nearest_mean
+        self.unequal = "repeat" if fit is nearest_mean else ""
 
     def _logits(self, support: Tensor, query: Tensor) -> Tensor:
         examples, queries = (vectors(maps, pooled=True) for maps in (support, query))

@@ -18,6 +18,7 @@ from frn.heads.vectors import squared_distances
 class DeepBDCHead(Head):
     """Scores a query by the distance from its matrix to a class's mean matrix; at 1 shot by their product."""
 
+    unequal = "repeat"
     triangle: Tensor
     warm_up = 200
 

@@ -25,7 +25,7 @@ class ProtoHead(Head):
     Logits are divided by the number of dimensions.
     """
 
-    separable = True
+    unequal = "mean"
 
     def __init__(self, *, pooled: bool) -> None:
         """Compare average-pooled maps (ResNet-12) or whole flattened ones (Conv-4)."""
@@ -45,7 +45,7 @@ class SimpleShotHead(Head):
     The centre is the mean of the training images' features: a running mean, saved with the weights.
     """
 
-    separable = True
+    unequal = "repeat"
     momentum = 0.05
     centre: Tensor
 
@@ -67,7 +67,7 @@ class SimpleShotHead(Head):
 class CosineHead(Head):
     """Head that scores a query by its cosine with the mean of the supports' unit vectors."""
 
-    separable = True
+    unequal = "repeat"
 
     def __init__(self) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class CovarianceHead(Head):
     Logits are divided by d, as in the paper's baselines; the cited code has no temperature.
     """
 
-    separable = True
+    unequal = "repeat"
     warm_up = 200
 
     def __init__(self) -> None:

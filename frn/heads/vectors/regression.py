@@ -20,7 +20,7 @@ class DSNHead(Head):
     lam = 0.01
     """Lambda: "for sufficiently small regularizer lambda; we use 0.01" (supplement)."""
 
-    separable = True
+    unequal = "repeat"
     has_auxiliary_loss = True
 
     def __init__(self, *, pooled: bool) -> None:

@@ -9,15 +9,16 @@ import onnx
 import pytest
 import torch
 from frn_export.graphs.traced_head import traced_head_graph
-from torch import Tensor, nn
+from torch import Tensor
 
 from frn.errors import FrnError
 from frn.features.onnx_runtime import TRACED_HEAD, open_session, run_session
+from frn.heads import Head
 
 D = 4
 
 
-def graph_of(head: nn.Module) -> onnx.ModelProto:
+def graph_of(head: Head) -> onnx.ModelProto:
     """Trace a head over maps of 1 x 2 locations."""
     model: Any = SimpleNamespace(grid=(1, 2), d=D, config=SimpleNamespace(method="own"), head=head)
     return traced_head_graph(model)
@@ -26,7 +27,7 @@ def graph_of(head: nn.Module) -> onnx.ModelProto:
 class Traced:
     """A traced head in onnxruntime."""
 
-    def __init__(self, head: nn.Module) -> None:
+    def __init__(self, head: Head) -> None:
         self.session = open_session(graph_of(head).SerializeToString(), "head.onnx", device="cpu")
 
     def __call__(self, support: Tensor, query: Tensor) -> np.ndarray:
@@ -35,13 +36,13 @@ class Traced:
         return logits
 
 
-class Solving(nn.Module):
+class Solving(Head):
     """Logits 2 q^T A^-1 q for each query's mean q and A = S^T S + I of each class."""
 
     def __init__(self, solve: Callable[[Tensor, Tensor], Tensor]) -> None:
         super().__init__()
         self.solve = solve
-        self.scale = nn.Parameter(torch.tensor(2.0))
+        self.scale = torch.nn.Parameter(torch.tensor(2.0))
 
     def forward(self, support: Tensor, query: Tensor) -> Tensor:
         pool = support.flatten(1, 2)
@@ -80,7 +81,7 @@ def test_solution_equals_that_of_torch_for_any_episode(name: str) -> None:
         np.testing.assert_allclose(run(support, query), expected, rtol=1e-4, atol=1e-5)
 
 
-class Failing(nn.Module):
+class Failing(Head):
     def forward(self, support: Tensor, query: Tensor) -> Tensor:
         system = support[:, 0, 0, :, None] * torch.eye(D)
         failed = torch.linalg.cholesky_ex(system)[1]
@@ -93,7 +94,7 @@ def test_system_with_nan_is_reported_as_failed() -> None:
     assert Traced(Failing())(support, torch.ones(2, 2, D)).tolist() == [[0, 1, 0]] * 2
 
 
-class Diagonal(nn.Module):
+class Diagonal(Head):
     """The inverse of a diagonal matrix in double precision."""
 
     def forward(self, support: Tensor, query: Tensor) -> Tensor:
@@ -116,7 +117,7 @@ def test_file_names_its_method_and_shapes() -> None:
 
 
 def test_unsupported_head_prints_nothing_on_stdout(capfd: pytest.CaptureFixture[str]) -> None:
-    class Embedded(nn.Module):
+    class Embedded(Head):
         def forward(self, support: Tensor, query: Tensor) -> Tensor:
             return torch.diag_embed(support[:, 0, 0])
 

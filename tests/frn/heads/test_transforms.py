@@ -72,22 +72,39 @@ def has_second_gradients(head: Head) -> None:
     torch.autograd.gradgradcheck(head.double(), (support, query), fast_mode=True)
 
 
+def takes_unequal_shots(head: Head) -> None:
+    """Each class counts as if its supports were repeated equally often, up to the same number."""
+    support, query = episode(6)
+    pools = [maps[:shot] for maps, shot in zip(support, (1, 2, 3), strict=True)]
+    repeated = torch.stack([pool.repeat(6 // len(pool), 1, 1) for pool in pools])
+    torch.testing.assert_close(head.compare(pools, query), head(repeated, query), rtol=1e-3, atol=1e-3)
+
+
 CHECKS: dict[str, Callable[[Head], None]] = {
     "torch.compile": compiles,
     "torch.export": exports,
     "vmap": batches,
     "jacrev": has_jacobian,
     "second gradients": has_second_gradients,
+    "unequal shots": takes_unequal_shots,
 }
 SOLVER = "a solver on the processor computes the transport"
 SGD = "SGD fits a layer to the supports"
 CHOICE = "the penalty is chosen by value"
+ROWS = "one fit sees each support as a row: |X W - Y|^2 counts the copy of a support as another support"
 EXCEPTIONS: dict[str, dict[str, str]] = {
-    "deepemd": dict.fromkeys(CHECKS, SOLVER),
+    "deepemd": dict.fromkeys(CHECKS, SOLVER) | {"unequal shots": SGD},
     "baseline": dict.fromkeys(CHECKS, SGD),
     "baseline++": dict.fromkeys(CHECKS, SGD),
-    "logreg": dict.fromkeys(("torch.compile", "torch.export", "vmap", "second gradients"), CHOICE),
-    "ridge-loo": {"torch.export": "with one shot there is no penalty to choose"},
+    "logreg": {
+        **dict.fromkeys(("torch.compile", "torch.export", "vmap", "second gradients"), CHOICE),
+        "unequal shots": ROWS,
+    },
+    "ridge-loo": {"torch.export": "with one shot there is no penalty to choose", "unequal shots": ROWS},
+    "ridge": {"unequal shots": ROWS},
+    "knn": {"unequal shots": "a class of k supports has at most k of the nearest, so votes grow with k"},
+    "bifrn": {"unequal shots": "the supports' error is a sum over k maps, so it grows with k"},
+    "frn-tdm": {"unequal shots": "the weights compare the classes' means, the errors need all rows of each class"},
 }
 """What a head cannot do, and why."""
 

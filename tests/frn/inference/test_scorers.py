@@ -44,9 +44,9 @@ def save(method: str, folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def classes(moths: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three classes of 2, 4 and 2 photos."""
+    """Three classes of 2, 3 and 2 photos."""
     folder = tmp_path_factory.mktemp("classes")
-    for home, count in zip(sorted((moths / "test").iterdir())[:3], (2, 4, 2), strict=True):
+    for home, count in zip(sorted((moths / "test").iterdir())[:3], (2, 3, 2), strict=True):
         (folder / home.name).mkdir()
         for photo in sorted(home.iterdir())[:count]:
             (folder / home.name / photo.name).write_bytes(photo.read_bytes())
@@ -73,7 +73,8 @@ def test_probabilities_equal_those_of_the_torch_head(method: str, classes: Path,
     pools = [[outcome for _, outcome in extractor.read(sorted(home.iterdir()))] for home in sorted(classes.iterdir())]
     maps = [np.stack([each.maps for each in pool]) for pool in pools]  # type: ignore[union-attr]
     ((_, query),) = extractor.read([photo])
-    support = np.stack([pool if len(pool) == 4 else np.concatenate([pool, pool]) for pool in maps])
+    repeated = 6 if model.head.unequal else 3
+    support = np.stack([pool[np.arange(repeated) % len(pool)] for pool in maps])
     with torch.no_grad():
         logits = model.head(torch.from_numpy(support), torch.from_numpy(query.maps[None]))  # type: ignore[union-attr]
     expected = logits.double().softmax(1)[0].numpy()

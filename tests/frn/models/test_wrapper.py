@@ -167,14 +167,18 @@ def test_processed_support_set_gives_the_same_logits() -> None:
         torch.testing.assert_close(shuffled, at_once, atol=1e-4, rtol=1e-4)
 
 
-def test_classes_with_different_shots_are_scored_identically_together_and_alone() -> None:
-    model, maps = FRN(small_network()), torch.randn(9, 4, 16)
-    one, two = maps[:1], maps[1:4]
-    both = model.score([one, two], maps[4:])
-    alone = torch.cat([model.head(pool[None], maps[4:]) for pool in (one, two)], dim=1)
-    torch.testing.assert_close(both, alone)
+@pytest.mark.parametrize("name", ["frn", "proto", "cosine", "mcl", "deepbdc", "proto-tdm"])
+def test_classes_may_have_different_numbers_of_supports(name: str) -> None:
+    model, maps = FRN(nn.Identity(), build_head(name, 16), scale=1).eval(), torch.randn(9, 4, 16)
+    labels = torch.tensor([0, 1, 1, 1])
+    repeated = torch.stack([maps[[0, 0, 0]], maps[1:4]])
+    torch.testing.assert_close(model(maps[:4], labels, maps[4:]), model.head(repeated, maps[4:]))
+
+
+def test_head_that_needs_equal_numbers_of_supports_says_so() -> None:
+    model, maps = FRN(nn.Identity(), build_head("bifrn", 16)), torch.randn(9, 4, 16)
     with pytest.raises(ValueError, match="BiFRNHead needs the same number of supports for each class"):
-        FRN(small_network(), build_head("bifrn", 16)).score([one, two], maps[4:])
+        model(maps[:3], torch.tensor([0, 1, 1]), maps[4:])
 
 
 def test_mismatched_weights_are_reported() -> None:
