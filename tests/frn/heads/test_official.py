@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from faithful import OFFICIAL, SHAPES, Shape, by_rule, distance, episode, results
+from bench.official import OFFICIAL, Shape
+from faithful import SHAPES, by_rule, distance, episode, results
 
 from frn.heads import build_head, networks_for
 
