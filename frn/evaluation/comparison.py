@@ -56,13 +56,12 @@ def compare_models(
         answers, again = classifier.left_out.errors.argmin(1), 0.0
         if classifier.second is not None:
             answers, again = classifier.second.left_out_answers(classifier)
-        milliseconds = extractor.milliseconds() + (again * extractor.closer.milliseconds() if extractor.closer else 0)
         yield ModelComparison(
             model,
             int((answers == labels).sum()),
             len(labels),
             classifier.calibration.auroc,
-            milliseconds,
+            (1 + again) * extractor.milliseconds(),
             len(extractor.data),
             {path: classifier.names[answer] for path, answer in zip(photos, answers, strict=True)},
             dict(zip(photos, (answers == labels).tolist(), strict=True)),

@@ -38,8 +38,10 @@ Tta = Literal["none", "hflip", "views", "auto"]
 """Test-time augmentation: none, the mean of the maps of a photo and its mirror image, or the joined maps of its views.
 
 The views are four overlapping crops, each of 2/3 of the photo's width and height, so a map has four times as many
-locations. With "auto", a second extractor sees the views of photos whose answer is unsure (`Extractor.closer`).
+locations. With "auto", one view of each photo whose answer is unsure is compared with all views of the examples, which
+a second extractor sees (`Extractor.closer`).
 """
+VIEWS = 4
 BATCH = 16  # images per run: enough to be fast, few enough for an early first answer
 AHEAD = 3  # batches in progress: one with the caller, one in the network, one being decoded
 PIXELS = 16 * 256 * 256
@@ -92,6 +94,7 @@ class Extractor:
         if self.sha256 != self.plain_sha256:
             self.tta = "views" if metadata.get(TTA) == "views" else "hflip"
         self.closer: Extractor | None = None  # with `tta` "auto": the same model with views
+        self.view = 0  # with `tta` "views", the number of the view of which `on_grid` arranges a map
         self.grid = parse_json(metadata, "frn.grid", where, tuple[int, int])  # rows and columns of an error map
         self.learned = parse_json(metadata, "frn.head", where, dict[str, float])
         try:
@@ -117,17 +120,21 @@ class Extractor:
         self._ready: dict[tuple[Path, object], tuple[Maps, bytes]] = {}
 
     def on_grid(self, errors: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Arrange errors of a map's locations (n, r) on the grid (n, h, w); where views overlap, it has their mean."""
+        """Arrange errors of a map's locations (n, r) on the grid (n, h, w); where views overlap, it has their mean.
+
+        Errors of a single view are zero outside it.
+        """
         h, w = self.grid
         if self.tta != "views":
             return errors.reshape(-1, h, w)
-        views = errors.reshape(-1, 2, 2, h // 3, w // 3).repeat(2, 3).repeat(2, 4)
+        views = errors.reshape(len(errors), -1, h // 3, w // 3).repeat(2, 2).repeat(2, 3)
         total, count = np.zeros((len(errors), h, w), errors.dtype), np.zeros((h, w), errors.dtype)
-        for y, x in np.ndindex(2, 2):
-            place = slice(y * h // 3, (y + 2) * h // 3), slice(x * w // 3, (x + 2) * w // 3)
-            total[:, *place] += views[:, y, x]
-            count[place] += 1
-        return total / count
+        for place, view in enumerate(range(VIEWS) if views.shape[1] == VIEWS else [self.view]):
+            y, x = divmod(view, 2)
+            where = slice(y * h // 3, (y + 2) * h // 3), slice(x * w // 3, (x + 2) * w // 3)
+            total[:, *where] += views[:, place]
+            count[where] += 1
+        return total / count.clip(1)
 
     @property
     def prior(self) -> Prior:
@@ -220,17 +227,37 @@ class Extractor:
         remaining = iter(new)
         return [next(remaining) if isinstance(entry, Prepared) else entry for entry in seen]
 
-    def look_closer(self, seen: Sequence[Embedded], store: FeatureStore | None) -> list[Embedded | FrnError]:
-        """Embed photos that another extractor has seen."""
+    def look_closer(
+        self, seen: Sequence[Embedded], views: Sequence[int], store: FeatureStore | None
+    ) -> list[Embedded | FrnError]:
+        """Embed one view of each photo, given by its number; its map (r, d) has as many locations as a photo."""
+        closer = self.closer
+        assert closer is not None  # with `tta` "auto"
+        side = self.transform.size
+        names = [f"{closer.sha256}-{view}" for view in range(VIEWS)]
 
-        def prepared(each: Embedded) -> "Embedded | Prepared | FrnError":
-            if isinstance(each.source, Path):
-                return self._look(each.source, store)
+        def prepared(each: Embedded, view: int) -> "Embedded | Prepared | FrnError":
+            if store and (kept := store.get(names[view], each.key, self.shape)):
+                return Embedded(each.key, *kept, source=each.source)
             assert each.source is not None  # every door gives it
-            return Prepared(each.key, self.transform(each.source), each.source)
+            if isinstance(each.source, Path):
+                outcome = closer._look(each.source, store)
+            else:
+                outcome = Prepared(each.key, closer.transform(each.source), each.source)
+            if isinstance(outcome, Embedded):  # an example, of which all views are stored
+                return replace(outcome, maps=np.split(outcome.maps, VIEWS)[view])
+            if isinstance(outcome, FrnError):
+                return outcome
+            top, left = (place * (closer.transform.size - side) for place in divmod(view, 2))
+            return replace(outcome, pixels=outcome.pixels[top : top + side, left : left + side])
 
         with ThreadPoolExecutor(self.threads) as pool:
-            return self.embed(list(pool.map(prepared, seen)), store)
+            parts = list(pool.map(prepared, seen, views))
+        embedded = self.embed(parts)
+        for name, part, each in zip((names[view] for view in views), parts, embedded, strict=True):
+            if store and isinstance(part, Prepared) and isinstance(each, Embedded):
+                store.put(name, {each.key: each.maps}, {each.key: each.look})
+        return embedded
 
     def keys(self, paths: Sequence[Path], store: FeatureStore | None) -> list[str | FrnError]:
         """Return the content keys of files, or why they cannot be read; only files that have changed are opened."""

@@ -183,7 +183,8 @@ class Classifier(MapClassifier):
             found = {each.key: each for each in outcomes if isinstance(each, Embedded)}
             used = without_copies(state, copies)
             self.looks = {key: found[key].look for key in used.holders()}
-            self.adopt(used, {key: each.maps for key, each in found.items()})
+            self.adopt(used, maps := {key: each.maps for key, each in found.items()})
+            self.maps = maps if self.second else None
             store_copies(self.store, state, self.extractor, copies)
         else:
             notes += describe_copies(state, copies)
@@ -254,4 +255,4 @@ class Classifier(MapClassifier):
         if self.second is None:
             return self, found
         again = self.second.again(self, [found], self.predict_all([found.maps], [found.key]))
-        return (self.second.closer, again[0]) if again else (self, found)
+        return again.get(0, (self, found))

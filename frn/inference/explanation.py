@@ -244,9 +244,9 @@ def rebuild(
     errors = np.square(query - reconstruction).sum(1) + allowance * energies
     h, w = extractor.grid
     if extractor.tta == "views":
-        covers = extractor.on_grid(np.eye(len(query))).reshape(len(query), -1) > 0
-        spread = covers / covers.sum(1, keepdims=True)  # r, c
-        taken = np.einsum("rkj,rc,je->cke", taken, spread, spread, optimize=True)
+        covers = [extractor.on_grid(np.eye(r)).reshape(r, -1) > 0 for r in (len(query), pool.shape[1])]
+        spread, examples = (each / each.sum(1, keepdims=True) for each in covers)  # r, c
+        taken = np.einsum("rkj,rc,je->cke", taken, spread, examples, optimize=True)
         errors, energies = errors @ spread, energies @ spread
     shape = (h, w, len(pool), h, w)
     return Rebuilt(name, tuple(photos), taken.reshape(shape), errors.reshape(h, w), energies.reshape(h, w))

@@ -65,14 +65,20 @@ def allowances(pools: Sequence[NDArray[np.floating]], head: HeadParameters) -> l
     return (SHARE * slope * growth).tolist()
 
 
-def as_smallest(pool: NDArray[np.floating], place: int, least: int, head: HeadParameters) -> tuple[float, float]:
+def as_smallest(
+    pool: NDArray[np.floating],
+    place: int,
+    least: int,
+    head: HeadParameters,
+    part: NDArray[np.floating] | None = None,
+) -> tuple[float, float]:
     """Return what a support at this place of a class (k, r, d) has from only `least` of the others: error and distance.
 
-    The distance between mean locations is squared. The others are the ones half-way round the class, because neighbours
-    are often alike.
+    With `part`, they are those of a part (r', d) of the photo. The distance between mean locations is squared. The
+    others are the ones half-way round the class, because neighbours are often alike.
     """
     steps = 1 + ((len(pool) - 2) // 2 + np.arange(least)) % (len(pool) - 1)
-    fewer, photo = enroll(pool[(place + steps) % len(pool)], head), pool[place, None]
+    fewer, photo = enroll(pool[(place + steps) % len(pool)], head), (pool[place] if part is None else part)[None]
     offset = photo.mean((0, 1), dtype=np.float64) - fewer.centre
     return float(ClassScorer([fewer]).class_error(photo)[0, 0]), float(offset @ offset)
 

@@ -225,6 +225,7 @@ class EnrolledClasses:
         classifier.looks = {key: self.models.looks[key] for key in maps}
         classifier.mark_others(others)
         if second:
+            classifier.maps = maps
             looks = second.enroll(classifier, {key: each for key, each in again.items() if each is not None})
             origin += f"; {looks}"
         self._current, self._of = classifier, None if waiting else of
