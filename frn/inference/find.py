@@ -35,7 +35,7 @@ from frn.projects.session import State, Support
 from frn.ridge.enrolment import Array, ClassScorer, EnrolledClass, energy, enroll
 from frn.ridge.parameters import HeadParameters
 from frn.ridge.tuning import tune_classes
-from frn.ridge.unequal import without_one
+from frn.ridge.unequal import as_smallest, without_one
 
 SCALE = 1.5
 """Shorter side at which a photo is searched, relative to the model's."""
@@ -221,7 +221,7 @@ class Finder:
         *,
         whole: bool = False,
     ) -> LeftOut:
-        """Return the leave-one-out results of examples as new photos, without those for smaller classes.
+        """Return the leave-one-out results of examples as new photos.
 
         The whole photo of each is searched with its class enrolled without it or, with `whole`, classified whole.
         """
@@ -243,13 +243,19 @@ class Finder:
                 for support, outcome in zip(examples, read, strict=True)
             ]
         )
-        together = ClassScorer(classes)
+        together, least = ClassScorer(classes), min(counts)
         errors, distances = together.class_error(maps).astype(np.float64), together.centres.distance(maps)
+        smaller = np.full((len(labels), 2), -1.0)
         for row, (each, own) in enumerate(zip(rest, labels.tolist(), strict=True)):
             errors[row, own] = ClassScorer([each]).class_error(maps[row, None])[0, 0]
             offset = maps[row].mean(0, dtype=np.float64) - each.centre
             distances[row, own] = np.square(offset).sum() / together.centres.scale
-        return LeftOut(errors, labels, energy(maps), distances, np.full((len(labels), 2), -1.0))
+            if counts[own] > least:
+                keys = [s.key for s in state.classes[own].supports]
+                pool = np.stack([feature_maps[key] for key in keys])
+                error, distance = as_smallest(pool, keys.index(examples[row].key), least, head, maps[row])
+                smaller[row] = error, distance / together.centres.scale
+        return LeftOut(errors, labels, energy(maps), distances, smaller)
 
     def windows(
         self, maps: Maps, scorer: ClassScorer, own: int | None = None
