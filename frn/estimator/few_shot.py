@@ -60,6 +60,8 @@ class FewShotClassifier:
         classes_: the labels in their original type, sorted; for a loaded project, its names in its order. Every
             array with a way axis has this order.
         threshold_: probability of belonging to one of the classes below which a photo is unknown.
+        expected_: expected error rates for unknown photos in words, or why the examples cannot show how sure answers
+            are.
     """
 
     def __init__(
@@ -158,6 +160,11 @@ class FewShotClassifier:
     def threshold_(self) -> float:
         """Probability of belonging to one of the classes below which a photo is unknown."""
         return self._fitted.classifier.threshold
+
+    @property
+    def expected_(self) -> str:
+        """Expected error rates for unknown photos in words, or why the examples cannot show how sure answers are."""
+        return self._fitted.classifier.calibration.describe()
 
     def predict(self, photos: Sequence[Photo], *, transductive: bool = False) -> Labels:
         """Return the label of each photo, (n,). Unknown photos also get a label: see `is_unknown`.

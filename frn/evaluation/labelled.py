@@ -85,7 +85,9 @@ class LabelledScore:
         unreadable = (Unreadable(image=str(path), error=str(error)) for path, error in self.broken)
         return [*(answer.record for answer in (*self.known, *self.unknown)), *unreadable]
 
-    def record(self, classes: str, labelled: str, expected: Mapping[str, float], head: Mapping[str, float]) -> Score:
+    def record(
+        self, classes: str, labelled: str, expected: Mapping[str, float | str], head: Mapping[str, float]
+    ) -> Score:
         """Return all numbers, which JSON, page and terminal show; fractions without photos are null."""
         at = {name: index for index, name in enumerate(self.classes)}
         confusion = np.zeros((len(at), len(at)), dtype=np.int64)  # photos of each class (rows) called each class

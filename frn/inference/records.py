@@ -129,6 +129,7 @@ class Expected(Struct, forbid_unknown_fields=True):
     false_rejections: float
     caught: Maybe
     auroc: Maybe
+    text: Annotated[str, Meta(description="The same in words, or why nothing can be expected.")] = ""
 
 
 class ClassScore(Struct, forbid_unknown_fields=True):

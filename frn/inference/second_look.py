@@ -127,7 +127,8 @@ class SecondLook:
     def _leave_out(self, first: MapClassifier) -> LeftOut:
         """Return the leave-one-out results of one view of each example."""
         closer, seen, maps = self.closer, first.example_maps(), self.closer.example_maps()
-        assert closer.left_out is not None  # just enrolled
+        scorer = closer.scorer
+        assert closer.left_out is not None and isinstance(scorer, Reconstruction)  # noqa: PT018  (just enrolled)
         keys = [support.key for support in closer.left_out_photos]
         views = [self._view_of(first, seen[key], key) for key in keys]
         smaller = closer.left_out.smaller.copy()
@@ -137,7 +138,7 @@ class SecondLook:
             pool, place = np.stack([maps[s.key] for s in supports]), [s.key for s in supports].index(keys[row])
             part = np.split(pool[place], VIEWS)[views[row]]
             error, distance = as_smallest(pool, place, min(counts), closer.head, part)
-            smaller[row] = error, distance / closer.scorer.joined.centres.scale
+            smaller[row] = error, distance / scorer.joined.centres.scale
         errors, energies, distances = self._measures([maps[key] for key in keys], keys, views)
         return LeftOut(errors, closer.left_out.labels, energies, distances, smaller)
 

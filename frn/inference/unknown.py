@@ -55,6 +55,10 @@ REPEATED = 1.0
 """Strength of the correction of the expected rate for few classes (`Calibration.caught`)."""
 STEPS = 50
 """Maximum number of Newton steps; 10 are usual."""
+UNCHECKED = (
+    "one photo of each class cannot show how sure answers should be, nor which photos are unknown: "
+    "this needs a class with two photos"
+)
 MAX_SAMPLED = 1000
 """Maximum number of leave-one-out supports to calibrate on; if there are more, an even selection is used."""
 MAX_SEARCHED = 200
@@ -220,6 +224,11 @@ class Calibration:
     way: int = 1
     """Number of classes."""
 
+    @property
+    def unchecked(self) -> str:
+        """Return why neither probabilities nor the threshold could be checked on the examples; empty if they were."""
+        return "" if len(self.known) else UNCHECKED
+
     @cached_property
     def rule(self) -> KnownRule:
         """Return the rule that rejects the stated fraction of known photos, or none without two supports of a class.
@@ -266,7 +275,7 @@ class Calibration:
     def describe(self) -> str:
         """Return the expected error rates in one line."""
         if not len(self.known):
-            return "unknown photos cannot be detected: this needs a class with two photos"
+            return UNCHECKED
         if not len(self.strangers):
             return f"rejects about {self.rejected:.0%} of your photos; with one class, other rates are unknown"
         if self.caught < 2 * self.rejected:

@@ -105,6 +105,8 @@ class Album:
             (entry.name, f"{len(entry.supports):,}", f"{counts[f'={entry.name}']:,}")
             for entry in self.classifier.state.classes
         ]
+        why = self.classifier.calibration.unchecked
+        unchecked = {"probabilities": why} if why else {}
         for number, path in enumerate(pages):
             shown = kept[number * PER_PAGE : (number + 1) * PER_PAGE]
             on_page = Counter(photo.key for photo in shown)
@@ -113,7 +115,7 @@ class Album:
                 "photos.html",
                 "Photos by class",
                 command,
-                {"threshold": f"{self.classifier.threshold:.1%} known"},
+                {"threshold": f"{self.classifier.threshold:.1%} known", **unchecked},
                 script=own_file("photos.js") + own_file("parts.js"),
                 photos=len(kept),
                 classes=[*classes, ("unknown", "", f"{counts['?']:,}")],

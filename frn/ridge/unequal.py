@@ -66,11 +66,7 @@ def allowances(pools: Sequence[NDArray[np.floating]], head: HeadParameters) -> l
 
 
 def as_smallest(
-    pool: NDArray[np.floating],
-    place: int,
-    least: int,
-    head: HeadParameters,
-    part: NDArray[np.floating] | None = None,
+    pool: NDArray[np.floating], place: int, least: int, head: HeadParameters, part: NDArray[np.floating] | None = None
 ) -> tuple[float, float]:
     """Return what a support at this place of a class (k, r, d) has from only `least` of the others: error and distance.
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from frn.cli.shell.console import live_text, report_skipped, stdout
+from frn.cli.shell.console import live_text, note, report_skipped, stdout
 from frn.errors import FrnError
 from frn.projects.names import lookalikes
 
@@ -32,6 +32,8 @@ def open_classes(
     with live_text(f"enrolling {classes}"):
         classifier, skipped = load_classifier(classes, model, device, tta, level, find)
     report_skipped([*skipped, *lookalikes(classifier.names)])
+    if unchecked := classifier.calibration.unchecked:
+        note(f"warning: {unchecked}")
     if threshold is not None:
         classifier.threshold_override = threshold
     if false_rejections is not None:
@@ -43,13 +45,12 @@ def open_classes(
 
 
 def show_expected(classifier: "Classifier") -> None:
-    if classifier.threshold_override is None:
+    if classifier.threshold_override is None or classifier.calibration.unchecked:
         stdout().print(f"expected: {classifier.calibration.describe()}")
-    if len(classifier.names) > 1 and all(len(entry.supports) == 1 for entry in classifier.state.classes):
-        stdout().print("one photo of each class cannot show how sure answers should be")
 
 
-def expectation(classifier: "Classifier") -> dict[str, float]:
-    """Return the rates expected with the calibrated threshold; NaN if the examples allow no estimate."""
+def expectation(classifier: "Classifier") -> dict[str, float | str]:
+    """Return the rates expected with the calibrated threshold, also as text; NaN if the examples allow no estimate."""
     calibration = classifier.calibration
-    return {"false_rejections": calibration.rejected, "caught": calibration.caught, "auroc": calibration.auroc}
+    rates = {"false_rejections": calibration.rejected, "caught": calibration.caught, "auroc": calibration.auroc}
+    return {**rates, "text": calibration.describe()}

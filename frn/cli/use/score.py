@@ -71,6 +71,8 @@ def score(
         from frn.report.score_page import score_page
 
         facts = {"threshold": f"{classifier.threshold:.4f}", "photos": str(score.photos)}
+        if why := classifier.calibration.unchecked:
+            facts["probabilities"] = why
         explains = None if transductive or classifier.other else classifier  # only FRN's head alone names its parts
         write_page(report, score_page(score, result.records, console.command_line(), facts, explains), replace=replace)
     if as_json:

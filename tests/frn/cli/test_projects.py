@@ -16,6 +16,7 @@ from frn_export.graphs.backbone import features_graph
 from PIL import Image
 from typer.testing import Result
 
+from frn.estimator.few_shot import FewShotClassifier
 from frn.models.zoo import DEFAULT_MODEL
 from tests import processes
 from tests.commands import frn
@@ -267,11 +268,26 @@ def test_enroll_names_the_stopped_program_that_holds_the_lock(birds: Path, tmp_p
     assert frn("classify", tmp_path / "x.frn.json", next(birds.rglob("*.png"))).exit_code == 0
 
 
-def test_enroll_says_that_one_photo_of_each_class_cannot_check_probabilities(birds: Path, tmp_path: Path) -> None:
-    single = [f"{home.name}={tmp_path / home.name}" for home in sorted(birds.iterdir())[:3]]
-    for source in single:
-        name, folder = source.split("=")
-        Path(folder).mkdir()
-        shutil.copy(sorted((birds / name).iterdir())[0], folder)
-    made = frn("enroll", *single, "--model", "conv4", "--out", tmp_path / "b.frn.json")
-    assert "one photo of each class cannot show how sure answers should be" in made.stdout
+@pytest.mark.parametrize("classes", [1, 3])
+def test_every_door_says_that_one_photo_of_each_class_cannot_check_probabilities(
+    classes: int, birds: Path, tmp_path: Path
+) -> None:
+    said = "one photo of each class cannot show how sure answers should be"
+    few, project, report = tmp_path / "few", tmp_path / "b.frn.json", tmp_path / "report.html"
+    for home in sorted(birds.iterdir())[:classes]:
+        (few / home.name).mkdir(parents=True)
+        shutil.copy(sorted(home.iterdir())[0], few / home.name)
+    words = ["--model", "conv4"]
+    assert said in frn("enroll", few, *words, "--out", project).stdout
+    again = json.loads(frn("enroll", few, *words, "--out", project, "--replace", "--threshold", 0.5, "--json").stdout)
+    assert said in again["expected"]["text"]
+    assert said in frn("enroll", project, "--out", tmp_path / "c.frn.json").stdout  # with a threshold of its own
+    (photo,) = sorted(birds.glob("*/*"))[1:2]
+    answered = frn("classify", project, photo, "--json", "--report", report)
+    assert said in answered.stderr
+    assert said in report.read_text()
+    assert json.loads(answered.stdout)["known"] is None
+    scored = frn("score", project, birds, "--report", report, "--replace")
+    assert said in scored.stdout + scored.stderr, scored.output
+    assert said in report.read_text()
+    assert said in FewShotClassifier("conv4", device="cpu").fit(few).expected_
