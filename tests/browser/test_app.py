@@ -29,7 +29,7 @@ return colours.size;
 def app(tmp_path: Path) -> Iterator[tuple[str, int]]:
     """The address of the app's page and the process that serves it."""
     pytest.importorskip("textual_serve", reason="needs textual-serve")
-    command = [sys.executable, "-m", "frn_tui.main", "--web", "--port", "0"]
+    command = [sys.executable, "-m", "frn_tui.main", "--web", "--port", "0", "--model", "conv4"]
     environ = {**os.environ, "FRN_STATE": str(tmp_path)}
     with processes.started(command, stdout=subprocess.PIPE, text=True, env=environ) as process:
         assert process.stdout is not None

@@ -106,9 +106,10 @@ RUN = {text: found for text, found in COMMANDS.items() if not why_not_run(found[
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(tmp_path_factory: pytest.TempPathFactory, embedded: Path) -> Path:
     """A folder that contains every file mentioned on the pages."""
     folder = tmp_path_factory.mktemp("place")
+    shutil.copytree(embedded, folder / "cache")
     samples = DRAWINGS
     moths = [sorted(home.iterdir()) for home in sorted((samples / "moths").iterdir())[:2]]
     for name, first, count in (("birds", 0, 3), ("labelled-birds", 3, 2), ("photos", 3, 2)):

@@ -1,5 +1,6 @@
 """Sums over the parts of a photo and over example parts are exact, and say what the examples are worth."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from frn import FewShotClassifier
 from frn.errors import FrnError
 from frn.estimator.loading import load_extractor
 from frn.features.extractor import Embedded
+from frn.features.feature_cache import FeatureStore
 from frn.inference.classifier import Classifier
 from frn.inference.explanation import Box, Rebuilt, compare, contributions, explain, rebuild
 from frn.projects.session import Support
@@ -33,16 +35,17 @@ def plain(grid: tuple[int, int], tta: str = "none") -> Any:
 
 
 @pytest.fixture(scope="module")
-def classifier() -> Classifier:
+def classifier(embedded: Path, tmp_path_factory: pytest.TempPathFactory) -> Classifier:
     """The samples, with classes of different sizes."""
-    found = Classifier(load_extractor("frn-photo", "cpu"))
+    store = FeatureStore(Path(shutil.copy(embedded / "features.sqlite", tmp_path_factory.mktemp("store"))))
+    found = Classifier(load_extractor("frn-photo", "cpu"), store)
     homes = sorted((SAMPLES / "moths").iterdir())
     assert not found.enroll({home.name: sorted(home.iterdir())[: 3 + i % 3] for i, home in enumerate(homes)})
     return found
 
 
-def embedded(classifier: Classifier, path: Path) -> Embedded:
-    ((_, found),) = classifier.extractor.read([path])
+def read(classifier: Classifier, path: Path) -> Embedded:
+    ((_, found),) = classifier.extractor.read([path], store=classifier.store)
     assert isinstance(found, Embedded)
     return found
 
@@ -80,7 +83,7 @@ def test_shares_of_the_photo_sum_to_the_decision(allowance: float) -> None:
 def test_decision_is_that_of_the_classifier(classifier: Classifier) -> None:
     """For queries and examples, and classes of different sizes."""
     for path in (SAMPLES / "queries" / "eyed footman 6.jpg", SAMPLES / "moths" / "eyed footman" / "2.jpg"):
-        photo = embedded(classifier, path)
+        photo = read(classifier, path)
         prediction = classifier.predict(photo.maps, photo.key)
         best, *others = sorted(prediction.errors, key=prediction.errors.__getitem__)
         for other in others:
@@ -102,7 +105,7 @@ def test_decision_is_that_of_the_classifier(classifier: Classifier) -> None:
 def test_removing_an_example_costs_what_its_share_says(classifier: Classifier) -> None:
     shares, losses = list[float](), list[float]()
     for path in sorted((SAMPLES / "queries").iterdir()):
-        maps = embedded(classifier, path).maps
+        maps = read(classifier, path).maps
         best = explain(classifier, maps).best
         pool = np.stack([classifier.example_maps()[photo.key] for photo in best.photos])
         for number, share in enumerate(best.of_photos()):

@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from frn.estimator.loading import load_extractor
+from frn.features.feature_cache import FeatureStore
 from frn.inference.classifier import Classifier
 from frn.inference.explanation import contributions
 from frn.inference.lessons import advise, costs, worth
@@ -15,6 +16,7 @@ from frn.ridge.parameters import HeadParameters
 from tests.drawings import DRAWINGS
 
 MOTHS = DRAWINGS / "moths"
+pytestmark = pytest.mark.usefixtures("warm_cache")
 HEAD = HeadParameters(0.3, -0.2, 20.0)
 
 
@@ -47,7 +49,7 @@ def test_a_photo_in_the_wrong_class_is_to_be_removed_and_others_are_not() -> Non
     classes = {home.name: sorted(home.iterdir())[:4] for home in sorted(MOTHS.iterdir())[:3]}
     first, second, third = classes
     stray = sorted((MOTHS / second).iterdir())[4]
-    classifier = Classifier(load_extractor("frn-photo", "cpu"))
+    classifier = Classifier(load_extractor("frn-photo", "cpu"), FeatureStore())
     classifier.enroll(classes)
     assert not [line for line in advise(classifier) if line.startswith("remove")]
     classifier.enroll({**classes, first: [*classes[first], stray], third: classes[third][:1]})
@@ -59,7 +61,7 @@ def test_a_photo_in_the_wrong_class_is_to_be_removed_and_others_are_not() -> Non
 def test_the_photo_that_carries_the_most_of_its_class_comes_first() -> None:
     """The first photo of a class explains what the others share; the more others, the larger its share."""
     classes = {home.name: sorted(home.iterdir())[:k] for home, k in zip(sorted(MOTHS.iterdir()), (3, 5), strict=False)}
-    classifier = Classifier(load_extractor("frn-photo", "cpu"))
+    classifier = Classifier(load_extractor("frn-photo", "cpu"), FeatureStore())
     classifier.enroll(classes)
     draws, maps = np.random.default_rng(0), dict[str, np.ndarray]()
     for entry in classifier.state.classes:
@@ -103,7 +105,7 @@ def test_a_class_whose_photos_share_a_background_is_to_be_boxed(tmp_path: Path) 
         scene.paste(Image.open(photo).resize((64, 64)), (40 + 12 * number, 96 - 12 * number))
         scene.save(tmp_path / f"{number}.png")
     classes = {home.name: sorted(home.iterdir()) for home in homes[1:]}
-    classifier = Classifier(load_extractor("frn-photo", "cpu"))
+    classifier = Classifier(load_extractor("frn-photo", "cpu"), FeatureStore())
     classifier.enroll({**classes, "one place": sorted(tmp_path.iterdir())})
     boxed = [line for line in advise(classifier) if line.startswith("box")]
     assert boxed == ["box the subject in the photos of one place: 5 of 5 share a background, which then decides"]

@@ -45,9 +45,8 @@ class DriveReal(AsyncExitStack):
         super().__init__()
         self.driver_class = driver_class
 
-    async def __call__(self, place: Path | str | None = None) -> "Driver":
+    async def __call__(self, place: Path | str | None = None, model: str | None = "conv4") -> "Driver":
         await self.aclose()
-        model = "conv4" if place is not None and Path(place).is_dir() else None  # a small one
         app = FrnApp(None if place is None else str(place), images="half", model=model)
         self.callback(lambda: _assert_ended(app.engine.pid))
         driver = self.driver_class(app, await self.enter_async_context(app.run_test(size=(120, 30))))
@@ -75,7 +74,7 @@ def _alive(pid: int) -> bool:
 
 
 async def test_app_opens_the_samples_and_shows_an_answer(lines: Lines, drive_real: DriveReal) -> None:
-    driver = await drive_real()
+    driver = await drive_real(model=None)
     app, query = driver.app, driver.app.controller.query
     count = len(list((assets_folder() / "samples" / "queries").iterdir()))
     await driver.until(lambda: len(query.answers) == count and "maps" in query.answers[0], seconds=60)
@@ -139,7 +138,7 @@ async def test_folder_is_enrolled_corrected_saved_and_exported(
     assert str(label) == app.workspace.controller.names[controller.query.answer["scores"][0]["id"]]
     np.testing.assert_allclose(errors, [said[name] for name in driver.counts], rtol=1e-3)
 
-    driver = await drive_real(tmp_path / "m.frn.json")
+    driver = await drive_real(tmp_path / "m.frn.json", model=None)
     assert list(driver.counts.values()) == [3, 4, 3]
     assert driver.app.controller.session.is_saved
 

@@ -63,7 +63,8 @@ def test_help_and_version_do_not_import_the_app() -> None:
 def test_app_ends_when_its_terminal_disappears_without_a_signal(private_state: Path) -> None:
     master, slave = os.openpty()
     # Start a separate session without a controlling terminal, so that no SIGHUP is sent.
-    with processes.started([sys.executable, "-m", "frn_tui.main"], stdin=slave, stdout=slave, stderr=slave) as app:
+    command = [sys.executable, "-m", "frn_tui.main", "--model", "conv4"]
+    with processes.started(command, stdin=slave, stdout=slave, stderr=slave) as app:
         os.close(slave)
         seen = b""
         while b"nautilus" not in seen:

@@ -267,7 +267,7 @@ def test_terminal_without_cursor_movement_is_refused(terminal: Terminal) -> None
 
 def test_two_thousand_keys_in_one_write_reach_the_dialogs_that_they_open(terminal: Terminal) -> None:
     """As with an unbracketed paste or slow ssh: each name opens a dialog, is typed and closes it."""
-    terminal.start()
+    terminal.start("--model", "conv4")
     terminal.shows("known, unknown")
     names = [f"class {number:02d} {'y' * 60}" for number in range(30)]
     text = "".join(f"A{name}\n" for name in names)

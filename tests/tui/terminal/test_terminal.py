@@ -72,7 +72,7 @@ def test_the_app_queries_the_terminal_once_and_draws_pixels(private_state: Path,
     master, slave = os.openpty()
     environ = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "TMUX")}
     app = subprocess.Popen(
-        [sys.executable, "-m", "frn_tui.main"],
+        [sys.executable, "-m", "frn_tui.main", "--model", "conv4"],
         stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
         env={**environ, "TERM": "xterm-256color", "COLORTERM": "truecolor"},
     )  # fmt: skip

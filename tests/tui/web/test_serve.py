@@ -27,7 +27,7 @@ START = 60.0  # seconds within which the server must start, even on a busy machi
 def serving(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Start a server on a free port in a separate session, and return it with its address."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    command = [sys.executable, "-m", "frn_tui.main", "--web", "--port", "0"]
+    command = [sys.executable, "-m", "frn_tui.main", "--web", "--port", "0", "--model", "conv4"]
     variables = {**os.environ, "FRN_STATE": str(folder / "state"), "FRN_CACHE": str(folder / "cache")}
     with processes.started(command, env=variables, **pipes) as process:
         assert process.stdout is not None
