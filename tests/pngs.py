@@ -14,13 +14,14 @@ GREY, COLOUR = 0, 2  # PNG colour types
 Chunks = Sequence[tuple[bytes, bytes]]
 
 
+def chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
 def png(
     path: Path, rows: NDArray[np.uint16], bits: int, key: tuple[int, ...] | None = None, chunks: Chunks = ()
 ) -> Path:
     """Write a PNG of pixels (h, w) or (h, w, 3)."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
     flat = rows.reshape(len(rows), -1)
     if bits == 16:

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 SECONDS = 120  # seconds within which a program must end, even on a busy machine
@@ -38,6 +39,14 @@ def run(
         said, told = process.communicate(timeout=timeout)
     assert not (check and process.returncode), told
     return subprocess.CompletedProcess([str(word) for word in words], process.returncode, said, told)
+
+
+def lives(pid: int) -> bool:
+    """Return whether a process exists and is not a zombie that waits for its parent."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="latin-1").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def children(pid: int, word: str = "") -> set[int]:

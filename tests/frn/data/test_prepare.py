@@ -3,7 +3,6 @@
 import io
 import os
 import tomllib
-import zipfile
 from importlib.resources import files
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from frn.data.prepare.sources import Sources
 from frn.data.synthetic import draw_moth, species
 from frn.errors import FrnError
 from frn.system.files import read_json
+from tests.frn.data import miniatures
 from tests.frn.data.miniatures import tar_of
 
 
@@ -28,10 +28,7 @@ def png(colour: int = 0, size: tuple[int, int] = (8, 8)) -> bytes:
 
 
 def zip_of(path: Path, names: list[str]) -> Path:
-    with zipfile.ZipFile(path, "w") as archive:
-        for number, name in enumerate(names):
-            archive.writestr(name, png(number % 256))
-    return path
+    return miniatures.zip_of(path, {name: png(number % 256) for number, name in enumerate(names)})
 
 
 def cifar_classes() -> dict[str, list[str]]:

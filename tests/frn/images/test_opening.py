@@ -21,6 +21,7 @@ from frn.images.decoding import DecodeRequest
 from frn.images.opening import decode_crop, decode_whole, open_image, read_file
 from frn.images.transforms import EvaluationTransform, limit_shorter_side
 from tests import processes
+from tests.pngs import chunk
 
 HEIC = Path(__file__).parent / "moth.heic"
 
@@ -185,10 +186,6 @@ def test_images_over_the_memory_limit_are_reduced_or_refused(tmp_path: Path, mon
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell what a process held")
 def test_memory_limit_counts_the_rows_of_a_strip(tmp_path: Path) -> None:
     """A PNG of 231 KB took 1.1 GB, because Pillow keeps a pointer per row."""
-
-    def chunk(kind: bytes, body: bytes) -> bytes:
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-
     size = struct.pack(">IIBBBBB", 1, 119_000_000, 8, 0, 0, 0, 0)
     path = tmp_path / "strip.png"
     path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", size) + chunk(b"IDAT", zlib.compress(bytes(99))))

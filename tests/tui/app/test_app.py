@@ -18,6 +18,7 @@ from frn_tui.panes.review import Review
 from frn.models.zoo import DEFAULT_MODEL, assets_folder
 from tests.commands import frn
 from tests.drawings import DRAWINGS
+from tests.processes import lives
 
 if TYPE_CHECKING:
     from tests.tui.conftest import Driver
@@ -62,15 +63,7 @@ def drive_real(driver_class: "type[Driver]") -> DriveReal:
 
 
 def _assert_ended(pid: int | None) -> None:
-    assert pid is None or not _alive(pid), "the engine outlived the app"
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+    assert pid is None or not lives(pid), "the engine outlived the app"
 
 
 async def test_app_opens_the_samples_and_shows_an_answer(lines: Lines, drive_real: DriveReal) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.drawings import DRAWINGS
+from tests.processes import lives
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
 
@@ -155,13 +156,6 @@ def children(process: int) -> list[int]:
     """Return the child processes of a process."""
     found = Path(f"/proc/{process}/task/{process}/children")
     return [int(word) for word in found.read_text().split()] if found.exists() else []
-
-
-def lives(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def kept(terminal: Terminal) -> str:

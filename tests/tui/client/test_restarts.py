@@ -171,12 +171,4 @@ def test_no_engine_outlives_its_app(tmp_path: Path) -> None:
         assert Path(f"/proc/{pid}").exists()
         process.kill()
         process.wait()
-        asyncio.run(eventually(lambda: not _runs(pid)))
-
-
-def _runs(pid: int) -> bool:
-    """Return whether a process exists and is not a zombie waiting for its new parent."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="latin-1").rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+        asyncio.run(eventually(lambda: not processes.lives(pid)))

@@ -20,6 +20,7 @@ from PIL import Image
 
 from frn.projects.session import State
 from frn.system.processes.messages import convert
+from tests.pngs import chunk
 
 Make = Callable[[Path], Path | None]
 Message = dict[str, Any]
@@ -36,10 +37,6 @@ def noise(*shape: int) -> Image.Image:
 
 def png(width: int, height: int, *, bits: int = 1, rows: int | None = None) -> bytes:
     """A grey PNG of zeros; with `rows`, it has fewer rows than its header says."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
     data = zlib.compress(bytes(1 + (width * bits + 7) // 8) * (height if rows is None else rows), 1)
     header = struct.pack(">IIBBBBB", width, height, bits, 0, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
@@ -156,9 +153,8 @@ def much_exif(folder: Path) -> Path:
 def text_bomb(folder: Path) -> Path:
     data = png(8, 8)
     text = b"Comment\0\0" + zlib.compress(bytes(200 << 20), 1)
-    chunk = struct.pack(">I", len(text)) + b"zTXt" + text + struct.pack(">I", zlib.crc32(b"zTXt" + text))
     path = folder / "text bomb.png"
-    path.write_bytes(data[:33] + chunk + data[33:])
+    path.write_bytes(data[:33] + chunk(b"zTXt", text) + data[33:])
     return path
 
 
