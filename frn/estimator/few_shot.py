@@ -27,18 +27,8 @@ from frn.inference.explanation import Explanation, explain
 from frn.inference.map_classifier import MapClassifier
 from frn.models.zoo import DEFAULT_MODEL, resolve
 from frn.projects.class_files import class_files
-from frn.projects.copies import find_copies, without_copies
 from frn.projects.project import ModelReference, Project, load_project, save_project
-from frn.projects.session import (
-    Duplicate,
-    Find,
-    State,
-    Support,
-    build_state,
-    check_threshold,
-    describe_copies,
-    with_unused,
-)
+from frn.projects.session import ClassEntry, Find, State, Support, check_threshold, with_unused
 from frn.system.files import write_atomically
 
 
@@ -273,7 +263,7 @@ class FewShotClassifier:
         for each in skipped:
             warnings.warn(str(each), stacklevel=2)
         labels = read_labels(classifier.names, project.document.get("labels"))
-        loaded._now = Fitted(classifier, labels, loaded._parameters, project.document, state, classifier.looks)
+        loaded._now = Fitted(classifier, labels, loaded._parameters, project.document, state)
         return loaded
 
     def export_onnx(self, path: str | Path) -> None:
@@ -315,10 +305,10 @@ class FewShotClassifier:
         if (fitted := self._now) is not None:
             classifier = fitted.classifier
             state |= {"extractor": classifier.extractor.data, "classes": classifier.state, "labels": fitted.labels}
-            state |= {"maps": classifier.example_maps(), "threshold": classifier.threshold_override}
+            state |= {"read": _examples(classifier), "threshold": classifier.threshold_override}
             state |= {"trusted": isinstance(classifier.extractor.session, OwnModel), "opened": fitted.opened}
             state |= {"document": fitted.document, "listed": fitted.listed, "others": classifier.other_maps}
-            state |= {"looks": fitted.looks, "where": classifier.extractor.where}
+            state |= {"where": classifier.extractor.where}
             if (second := classifier.second) is not None:
                 state |= {"closer": second.closer.extractor.data, "closer_maps": second.maps}
         return state
@@ -333,11 +323,9 @@ class FewShotClassifier:
             if state.get("closer"):
                 extractor.tta = "auto"
                 extractor.closer = Extractor(state["closer"], state["where"], trusted=trusted, device=self.device)
-            maps, others, closer_maps = state["maps"], state["others"], state.get("closer_maps", {})
-            classifier = _enrolled(extractor, state["classes"], maps, others, state["threshold"], closer_maps)
-            self._now = Fitted(
-                classifier, *(state[name] for name in ("labels", "opened", "document", "listed", "looks"))
-            )
+            read, others, closer_maps = state["read"], state["others"], state.get("closer_maps", {})
+            classifier, _ = _enrolled(extractor, state["classes"], read, others, state["threshold"], closer_maps)
+            self._now = Fitted(classifier, *(state[name] for name in ("labels", "opened", "document", "listed")))
 
     @property
     def _fitted(self) -> Fitted:
@@ -373,38 +361,46 @@ class FewShotClassifier:
             check_kind(labels, fitted.labels)
         together = np.concatenate([fitted.labels, labels]) if fitted else labels  # a common type: with 2.5, 1 is 1.0
         all_labels, named = np.unique(together), list(map(str, together.tolist()))
-        examples: dict[str, list[Support]] = {name: [] for name in map(str, all_labels.tolist())}
+        members: dict[str, list[Support]] = {name: [] for name in map(str, all_labels.tolist())}
+        holders: dict[str, str] = {}
         for entry, name in zip(before.classes, named, strict=False):
-            examples[name] += entry.supports
+            members[name] += entry.supports
+            holders |= dict.fromkeys((support.key for support in entry.supports), name)
         for photo, name, each in zip(photos, named[-len(labels) :], embedded, strict=True):
-            examples[name].append(Support.of(path_of(photo), each.key))
-        state, duplicates = build_state(examples.items())
-        state = dataclasses.replace(_renumbered(state, before), search=search)
-        _refuse_contradictions(duplicates, examples)
-        looks, maps = {each.key: each.look for each in embedded}, {each.key: each.maps for each in embedded}
+            if (holder := holders.setdefault(each.key, name)) != name:
+                what = path_of(photo) if isinstance(photo, str | Path) else "the same photo"
+                first, second = sorted((holder, name), key=list(members).index)
+                raise FrnError(f"{what}: is in class {first!r} and in class {second!r}")
+            if all(support.key != each.key for support in members[name]):  # repeats in a class are allowed
+                members[name].append(Support.of(path_of(photo), each.key))
         apart = {each.key: (photo, each.maps) for photo, each in zip(others, embed_all(extractor, others), strict=True)}
-        other_maps = {key: own_maps for key, (_, own_maps) in apart.items()}
+        read, other_maps = {each.key: each for each in embedded}, {key: maps for key, (_, maps) in apart.items()}
         closer_maps: dict[str, Maps] = {}
         if extractor.closer:
             closer_maps = {each.key: each.maps for each in embed_all(extractor.closer, [*photos, *others])}
         if fitted:
             earlier = fitted.classifier
-            looks, maps = {**fitted.looks, **looks}, {**earlier.example_maps(), **maps}
+            read |= _examples(earlier)
             other_maps = {**earlier.other_maps, **other_maps}
             closer_maps = {**(earlier.second.maps if earlier.second else {}), **closer_maps}
-        copies = find_copies(state, looks)
-        for note in describe_copies(state, copies):
-            warnings.warn(str(note), FrnWarning, stacklevel=3)
-        state = without_copies(state, copies)
-        known = state.holders().keys() | {other.key for other in state.others}
-        added = [Support.of(path_of(photo), key) for key, (photo, _) in apart.items() if key not in known]
-        state = dataclasses.replace(state, others=(*state.others, *added))
+        marked = {other.key: other for other in before.others}
+        marked |= {key: Support.of(path_of(photo), key) for key, (photo, _) in apart.items() if key not in marked}
+        ids, fresh = {entry.name: entry.id for entry in before.classes}, itertools.count(before.next_id)
+        entries = [ClassEntry(ids.get(name) or next(fresh), name, tuple(each)) for name, each in members.items()]
+        listed = State(
+            tuple(entries),
+            next_id=next(fresh),
+            others=tuple(other for key, other in marked.items() if key not in holders),
+            search=search,
+        )
         threshold = check_threshold(self.threshold)
         threshold = None if threshold is None else float(threshold)  # JSON needs a float
-        classifier = _enrolled(extractor, state, maps, other_maps, threshold, closer_maps)
-        classifier.copies = (fitted.classifier.copies if fitted else {}) | copies
-        document, listed = (fitted.document, fitted.listed) if fitted else ({}, State())
-        self._now = Fitted(classifier, all_labels, self._parameters, document, listed, looks)
+        classifier, notes = _enrolled(extractor, listed, read, other_maps, threshold, closer_maps)
+        for note in notes:
+            warnings.warn(str(note), FrnWarning, stacklevel=3)
+        classifier.copies = (fitted.classifier.copies if fitted else {}) | classifier.copies
+        document, project = (fitted.document, fitted.listed) if fitted else ({}, State())
+        self._now = Fitted(classifier, all_labels, self._parameters, document, project)
 
     def _searched(
         self, extractor: Extractor, before: State, photos: Sequence[Photo], labels: Labels
@@ -445,23 +441,30 @@ class FewShotClassifier:
         return np.array(rows, dtype=np.float64).reshape(-1, len(fitted.labels))
 
 
+def _examples(classifier: Classifier) -> dict[str, Embedded]:
+    """Return the examples of enrolled classes as they were embedded, by content key."""
+    looks = classifier.looks
+    return {key: Embedded(key, maps, looks.get(key, b"")) for key, maps in classifier.example_maps().items()}
+
+
 def _enrolled(
     extractor: Extractor,
-    state: State,
-    maps: Mapping[str, Maps],
+    listed: State,
+    read: Mapping[str, Embedded],
     others: Mapping[str, Maps],
     threshold: float | None,
     closer_maps: Mapping[str, Maps],
-) -> Classifier:
-    """Enroll a state from maps of examples, of photos of no class, and of both for a second look, by content key."""
+) -> tuple[Classifier, list[FrnError]]:
+    """Enroll examples, with maps of photos of no class, and of both for a second look, by content key."""
     classifier = Classifier(extractor)
     classifier.threshold_override = threshold
-    classifier.adopt(classifier.remember_photos(state), maps)
-    classifier.mark_others({other.key: others[other.key] for other in state.others if other.key in others})
-    classifier.maps = {key: maps[key] for key in state.holders()}
+    listed = classifier.remember_photos(listed)
+    notes = classifier.enroll_read(listed, [read[s.key] for entry in listed.classes for s in entry.supports])
+    classifier.mark_others({other.key: others[other.key] for other in listed.others if other.key in others})
+    classifier.maps = {key: read[key].maps for key in classifier.state.holders()}
     if classifier.second is not None:
         classifier.second.enroll(classifier, closer_maps)
-    return classifier
+    return classifier, notes
 
 
 def _not_fitted(message: str) -> FrnError:
@@ -505,20 +508,3 @@ def _flat(
     if not listed:
         raise FrnError("no classes to enroll: give at least one class with a photo")
     return listed, each_label, others
-
-
-def _renumbered(state: State, before: State) -> State:
-    """Keep the ids of existing classes, which a project file uses to identify them."""
-    numbers, fresh = {entry.name: entry.id for entry in before.classes}, itertools.count(before.next_id)
-    classes = [dataclasses.replace(e, id=numbers.get(e.name) or next(fresh)) for e in state.classes]
-    others = tuple(other for other in before.others if other.key not in state.holders())
-    return State(tuple(classes), next_id=next(fresh), others=others)
-
-
-def _refuse_contradictions(duplicates: Sequence[Duplicate], examples: Mapping[str, Sequence[Support]]) -> None:
-    """Reject a photo given to two classes; repeats within a class are allowed."""
-    for duplicate in duplicates:
-        holders = [name for name, members in examples.items() if any(duplicate.key == m.key for m in members)]
-        if len(holders) > 1:
-            what = "the same photo" if duplicate.path == NO_FILE else duplicate.path
-            raise FrnError(f"{what}: is in class {holders[0]!r} and in class {holders[1]!r}")

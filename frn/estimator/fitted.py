@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,6 @@ class Fitted:
     opened: tuple[object, ...]  # parameters with which the extractor was opened
     document: Document  # the loaded project, including keys that this version does not know
     listed: State  # classes of the loaded project, also with missing photos, which stay in the project
-    looks: Mapping[str, bytes]  # looks of the examples by content key (`near_copies`)
 
     def labels_of(self, names: Iterable[str]) -> Labels:
         """Return the labels of classes by their internal names."""

@@ -178,21 +178,25 @@ class Classifier(MapClassifier):
         state, notes = usable(listed, self.extractor.keys(paths, self.store))
         copies = stored_copies(self.store, state, self.extractor)
         if copies is None or not self.use_stored(without_copies(state, copies)):
-            outcomes = [outcome for _, outcome in self.extractor.read(paths, store=self.store)]
-            state, copies, notes = usable_examples(listed, outcomes)
-            found = {each.key: each for each in outcomes if isinstance(each, Embedded)}
-            used = without_copies(state, copies)
-            self.looks = {key: found[key].look for key in used.holders()}
-            self.adopt(used, maps := {key: each.maps for key, each in found.items()})
-            self.maps = maps if self.second else None
-            store_copies(self.store, state, self.extractor, copies)
+            notes = self.enroll_read(listed, [each for _, each in self.extractor.read(paths, store=self.store)])
         else:
+            self.copies = copies
             notes += describe_copies(state, copies)
-        self.copies = copies
         if self.uses_project_head:
             notes.append(FrnError("lambda and gamma come from the project; `frn enroll` chooses them for its photos"))
         notes += self._read_others(listed.others) if listed.others else []
         return [*notes, self.second.enroll(self)] if self.second else notes
+
+    def enroll_read(self, listed: State, outcomes: Sequence[Embedded | FrnError]) -> list[FrnError]:
+        """Enroll the examples of a state that were read, class by class; return and raise as `enroll_state` does."""
+        state, self.copies, notes = usable_examples(listed, outcomes)
+        read = {each.key: each for each in outcomes if isinstance(each, Embedded)}
+        used = without_copies(state, self.copies)
+        self.looks = {key: read[key].look for key in used.holders() if read[key].look}
+        self.adopt(used, maps := {key: each.maps for key, each in read.items()})
+        self.maps = maps if self.second else None
+        store_copies(self.store, state, self.extractor, self.copies)
+        return notes
 
     def _read_others(self, photos: Sequence[Support]) -> list[FrnError]:
         """Calibrate with photos that belong to none of the classes; those that are examples do not count."""

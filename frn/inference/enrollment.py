@@ -188,7 +188,7 @@ def usable_examples(
     `outcomes` are those of all photos, class by class. Raises FrnError as `Classifier.enroll_state`.
     """
     state, notes = usable(listed, [each if isinstance(each, FrnError) else each.key for each in outcomes])
-    copies = find_copies(state, {each.key: each.look for each in outcomes if isinstance(each, Embedded)})
+    copies = find_copies(state, {each.key: each.look for each in outcomes if isinstance(each, Embedded) and each.look})
     return state, copies, notes + describe_copies(state, copies)
 
 
@@ -206,7 +206,11 @@ def usable(listed: State, keys: Sequence[str | FrnError]) -> tuple[State, list[F
     remaining = iter(keys)
     found = [[next(remaining) for _ in entry.supports] for entry in listed.classes]
     supports = [
-        [Support.of(s.path, key) for s, key in zip(entry.supports, own, strict=True) if not isinstance(key, FrnError)]
+        [
+            s if s.key == key else Support.of(s.path, key)
+            for s, key in zip(entry.supports, own, strict=True)
+            if not isinstance(key, FrnError)
+        ]
         for entry, own in zip(listed.classes, found, strict=True)
     ]
     names = [entry.name for entry in listed.classes]
