@@ -9,7 +9,7 @@ that it takes at 140 x 40 cells:
     unknown    the review (`L`) lists the unknown photos (`f`) and takes their nearest classes (`ctrl+a`, `y`); those
                that are wrong get the number of their class
     doubtful   `n` goes to the least certain answer, which is confirmed (`y`) or gets a number; the next one follows,
-               until a few in a row were right
+               until the title no longer says how many keys are left to 97%
     the rest   the least certain come first (`s`); pages and arrow keys go to each wrong one, which gets its number
 """
 
@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 from frn_tui.client.client import EngineClient
 from frn_tui.document.controller import Controller
-from frn_tui.document.review_state import Reviewed, questions
+from frn_tui.document.review_state import Reviewed, effort, questions
 from frn_tui.widgets.gallery import tiled
 from textual.geometry import Size
 from tune import PHOTOS
@@ -65,12 +65,10 @@ class User:
             await self.walk([item.path for item in some])
             self.keys += 2  # f enter
 
-    async def doubtful(self, patience: int) -> None:
-        """Answer the least certain ones until as many in a row were right as the user has patience."""
+    async def doubtful(self) -> None:
+        """Answer the least certain ones as long as the title counts keys."""
         self.keys += 1  # n
-        rights = 0
-        while rights < patience and (some := questions(list(self.items.values()))):
-            rights = 0 if some[0].path in self.wrong else rights + 1
+        while "key" in effort(items := list(self.items.values())) and (some := questions(items)):
             await self.label(some[0].path)
 
     async def rest(self) -> None:
@@ -96,7 +94,7 @@ class User:
                 cursor = min(place + 1, len(paths) - 1)
 
 
-async def correct(classes: dict[str, list[str]], photos: Sequence[str], patience: int) -> tuple[int, int, int]:
+async def correct(classes: dict[str, list[str]], photos: Sequence[str]) -> tuple[int, int, int]:
     """Return the wrong answers, how many of them are unknown, and the keys until all are right."""
     engine = EngineClient()
     await engine.start()
@@ -108,7 +106,7 @@ async def correct(classes: dict[str, list[str]], photos: Sequence[str], patience
         user = User(controller)
         before, unknown = len(user.wrong), controller.query.rejected
         await user.unknown()
-        await user.doubtful(patience)
+        await user.doubtful()
         await user.rest()
         return before, unknown, user.keys
     finally:
@@ -120,7 +118,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, nargs="+", help="Data sets.")
     parser.add_argument("--split", default="val")
-    for name, value in (("seed", 0), ("way", 8), ("shot", 5), ("queries", 50), ("patience", 2)):
+    for name, value in (("seed", 0), ("way", 8), ("shot", 5), ("queries", 50)):
         parser.add_argument(f"--{name}", type=int, default=value)
     options = parser.parse_args()
     print("| data | photos | wrong | of them unknown | keys |\n|---|---|---|---|---|")
@@ -135,7 +133,7 @@ def main() -> None:
             photos += sorted(drawn[options.shot :][: options.queries])
         with tempfile.TemporaryDirectory() as folder:
             os.environ["FRN_STATE"] = folder
-            before, unknown, keys = asyncio.run(correct(classes, photos, options.patience))
+            before, unknown, keys = asyncio.run(correct(classes, photos))
         print(f"| {root.name} | {len(photos)} | {before} | {unknown} | {keys} |", flush=True)
 
 

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from frn.errors import FrnError
 from frn.images.boxes import split_box
-from frn.system.archives import find_zip, zip_around
 
 
 def stamp_of(path: Path) -> str | None:
@@ -16,6 +15,8 @@ def stamp_of(path: Path) -> str | None:
     file = split_box(path)[0]
     try:
         if not file.exists():
+            from frn.system.archives import find_zip, zip_around  # with `tarfile`, which the app starts without
+
             if (inside := find_zip(file)) is None or inside[1] not in inside[0].files:
                 return None
             file = zip_around(file) or file

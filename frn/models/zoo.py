@@ -8,7 +8,6 @@ import contextlib
 import difflib
 import os
 import re
-import tomllib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -47,6 +46,8 @@ class Network:
 
 @cache
 def catalogue() -> dict[str, Network]:
+    import tomllib
+
     text = Path(__file__).with_name("catalogue.toml").read_text(encoding="utf-8")
     return {name: Network(**entry) for name, entry in tomllib.loads(text).items()}
 

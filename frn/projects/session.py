@@ -20,7 +20,6 @@ from frn.images.boxes import split_box
 from frn.images.stamps import stamp_of
 from frn.projects.names import normal
 from frn.ridge.parameters import HeadParameters
-from frn.system.archives import zip_around
 
 Find = Literal["none", "one", "all", "auto"]
 """Whether the subject, or all subjects, of each photo are searched for (`inference.find`); enrolling decides `auto`."""
@@ -40,7 +39,11 @@ class Support:
         """Describe a file whose content is known; a missing file has no size or time."""
         file = split_box(path)[0]
         with suppress(OSError):
-            status = (file if file.exists() else zip_around(file) or file).stat()
+            if not file.exists():
+                from frn.system.archives import zip_around  # with `tarfile`, which the app starts without
+
+                file = zip_around(file) or file
+            status = file.stat()
             return cls(path, key, status.st_size, status.st_mtime_ns)
         return cls(path, key, 0, 0)
 

@@ -5,7 +5,6 @@ overwritten, others on request, photos never. A file's other names (hard links) 
 """
 
 import contextlib
-import hashlib
 import json
 import os
 import re
@@ -251,6 +250,8 @@ def _require_regular(status: os.stat_result, path: Path, most: int) -> None:
 
 
 def sha256(path: Path) -> str:
+    import hashlib  # loads OpenSSL
+
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -70,6 +70,14 @@ def test_chosen_order_is_kept_while_answers_change() -> None:
     assert arrangement.paths == ["/a"]
 
 
+def test_labelled_photos_come_last_those_that_the_other_photos_contradict_first() -> None:
+    items = [item("/a", "jay", 0.9, label="jay"), item("/b", "owl", 0.2, label="jay"), item("/c", "owl", 0.95)]
+    arrangement = Arrangement()
+    arrangement.choose(items, order="least certain first")
+    assert arrangement.paths == ["/c", "/b", "/a"]
+    assert round(items[1].lead, 2) == -0.6
+
+
 def test_class_may_have_the_same_name_as_a_filter() -> None:
     items = [item("/a", "unknown", 0.9), item("/b", "unreadable", 0.9)]
     items[0].answer["unknown"] = False

@@ -73,13 +73,18 @@ class Reviewed:
     def is_doubtful(self) -> bool:
         """Return whether the photo has no label, and is unknown or hardly more probable than the rival class."""
         # Minimum lead in probability over the rival; below it, an answer is doubtful
-        return self.is_readable and self.label is None and (self.is_unknown or margin(self.answer) < 0.7)
+        return self.is_readable and self.label is None and (self.is_unknown or self.lead < 0.7)
 
+    @property
+    def lead(self) -> float:
+        """Difference between the probability of the answer, or label, and the largest of the other classes.
 
-def margin(answer: Answer) -> float:
-    """Return the difference between the two largest probabilities."""
-    shares = [score["probability"] for score in answer.get("scores", [])]
-    return shares[0] - shares[1] if len(shares) > 1 else (1.0 if shares else -1.0)
+        A photo is not its own witness. So a negative lead means that the other photos contradict its label.
+        """
+        if self.score is None:
+            return 1.0 if self.is_other else -1.0
+        others = [score["probability"] for score in self.answer["scores"] if score is not self.score]
+        return self.score["probability"] - max(others) if others else 1.0
 
 
 def rival(answer: Answer, names: Mapping[int, str]) -> str:
@@ -120,7 +125,7 @@ def questions(items: Sequence[Reviewed]) -> list[Reviewed]:
     Each label enrolls its class again. An order by how many other doubtful photos are alike gained only 0.4 points of
     accuracy after 8 labels, and nothing after 24 (`assets/benchmarks/questions.py`).
     """
-    return sorted((item for item in items if item.is_doubtful), key=lambda item: (item.is_unknown, margin(item.answer)))
+    return sorted((item for item in items if item.is_doubtful), key=lambda item: (item.is_unknown, item.lead))
 
 
 GOAL = 0.97  # fraction of right answers to which the title counts the keys
@@ -151,7 +156,7 @@ def effort(items: Sequence[Reviewed]) -> str:
 
 ORDERS: dict[str, Callable[[Reviewed], object] | None] = {
     "original order": None,
-    "least certain first": lambda item: margin(item.answer),
+    "least certain first": lambda item: (item.label is not None, item.lead),
     "least known first": lambda item: item.answer.get("known", -1.0),
     "by class": lambda item: item.said.casefold(),
     "least probable first": lambda item: item.score["probability"] if item.score else -1.0,

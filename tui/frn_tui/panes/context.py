@@ -15,7 +15,6 @@ from frn.projects.session import Moves, Session
 from frn_tui.client.file_requests import Found
 from frn_tui.client.protocol import EXISTS, EngineError
 from frn_tui.dialogs.dialogs import Choose, Dialog
-from frn_tui.dialogs.picker import Picker
 from frn_tui.document.controller import Added, Controller
 from frn_tui.document.photo_files import step_over, take_back
 from frn_tui.document.queries import Problem
@@ -153,6 +152,8 @@ class Context:
     def pick(self, title: str, then: Callable[[list[str]], object]) -> None:
         """Ask for photos, a folder or a project, and call `then` with their paths."""
         places = list(dict.fromkeys([*self.settings.recent, *self.settings.places]))
+        from frn_tui.dialogs.picker import Picker  # not needed for the first paint
+
         picker = Picker(self.controller.engine, title, self.mode, places, self.browsed)
 
         def picked(paths: list[str] | None) -> None:

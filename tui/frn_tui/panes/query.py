@@ -21,8 +21,7 @@ from frn_tui.document.queries import Problem
 from frn_tui.document.review_state import Reviewed, rival
 from frn_tui.panes.context import Context, Pane
 from frn_tui.panes.picture import PicturePane
-from frn_tui.panes.review import Arranging, Review
-from frn_tui.panes.verdicts import Judging, Threshold
+from frn_tui.panes.verdicts import Arranging, Judging, Threshold
 from frn_tui.terminal.paths import absolute, name_of
 from frn_tui.terminal.text import count_of, display_name
 from frn_tui.widgets.bars import BarRow, Bars
@@ -144,6 +143,8 @@ class QueryPane(Judging, Arranging, Pane):
             self.review_view = review.gallery.view
             if path is not None:
                 self.go_to(path)
+
+        from frn_tui.panes.review import Review  # not needed for the first paint
 
         review = Review(self.context, self.threshold, [self, *self.services], self.review_view)
         self.app.push_screen(review, chosen)

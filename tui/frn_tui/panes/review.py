@@ -1,6 +1,5 @@
 """Review of all results in a grid or table, with bulk labels and the histogram for the threshold."""
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -13,12 +12,12 @@ from textual.containers import Vertical
 from textual.widgets import Static
 
 from frn_tui.client.protocol import Answer
-from frn_tui.dialogs.dialogs import AskText, Choose, Dialog
+from frn_tui.dialogs.dialogs import Dialog
 from frn_tui.document.queries import best_score, subject_in
-from frn_tui.document.review_state import KINDS, ORDERS, Reviewed, effort, margin, questions, rival, summary
+from frn_tui.document.review_state import Reviewed, effort, questions, rival, summary
 from frn_tui.panes.context import Context
 from frn_tui.panes.picture import LargeView
-from frn_tui.panes.verdicts import Judging, Threshold, rename_class
+from frn_tui.panes.verdicts import Arranging, Judging, Threshold, rename_class
 from frn_tui.settings.keys import TABLE, KeyedScreen
 from frn_tui.terminal.text import class_keys, count_of, display_name
 from frn_tui.widgets.bars import Histogram
@@ -39,42 +38,6 @@ ORDERED_BY = {
 WIDE = 100  # width in cells from which the table shows the main example
 FOOTER = "help right none-of-these move next-outlier sort filter view remove undo export"
 TALL = 30  # rows from which on the histogram is shown
-
-
-class Arranging:
-    """Actions of the keys that choose which answers are listed, and in which order."""
-
-    context: Context
-
-    def rearranged(self) -> None:
-        """Show the answers in their current order."""
-
-    def _arrange(self, **chosen: str) -> None:
-        controller = self.context.controller
-        controller.arrangement.choose(controller.reviewed(), **chosen)
-        self.rearranged()
-
-    def action_sort(self) -> None:
-        orders = list(ORDERS)
-        self._arrange(order=orders[(orders.index(self.context.controller.arrangement.order) + 1) % len(orders)])
-
-    def action_filter(self) -> None:
-        items = self.context.controller.reviewed()
-        counts = {kind: sum(map(is_one, items)) for kind, is_one in KINDS.items()}
-        said = Counter(item.said for item in items if item.label is not None or not item.is_unknown)
-        names = sorted(said, key=str.casefold)
-        options = [f"{kind}  {count}" for kind, count in counts.items()]
-        options += [f"answer {name}  {said[name]}" for name in names]
-        chosen = [(kind, "") for kind in counts] + [("all", name) for name in names]
-
-        def take(index: int) -> None:
-            self._arrange(kind=chosen[index][0], said=chosen[index][1])
-
-        self.context.ask(Choose("Show only", options), take)
-
-    def action_find(self) -> None:
-        dialog = AskText("Show only answers whose file or class contains", self.context.controller.arrangement.wanted)
-        self.context.ask(dialog, lambda text: self._arrange(wanted=text.strip()))
 
 
 class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
@@ -180,7 +143,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
     def _cells(self, item: Reviewed) -> tuple[str, ...]:
         if best_score(item.answer) is None:
             return (item.said, "", "", "", "", "")
-        numbers, near = (item.certainty, item.known, f"{margin(item.answer):.2f}"), item.nearest
+        numbers, near = (item.certainty, item.known, f"{item.lead:.2f}"), item.nearest
         return (item.said, *numbers, rival(item.answer, self.controller.names), near.path.name if near else "")
 
     def _heads(self, sorted_by: str) -> str:

@@ -1,14 +1,14 @@
-"""Actions on answers, shared by the query pane and the review: label, mark as none, remove, copy, set the threshold."""
+"""Actions on answers, shared by the query pane and the review: label, remove, copy, sort, filter, set the threshold."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from frn.projects.session import ClassEntry, Session
 from frn_tui.client.protocol import Answer
 from frn_tui.dialogs.dialogs import AskText, Choose
 from frn_tui.document.queries import best_score, classified
-from frn_tui.document.review_state import OTHER
+from frn_tui.document.review_state import KINDS, ORDERS, OTHER
 from frn_tui.panes.context import Context
-from frn_tui.panes.why import show_why
 from frn_tui.terminal.paths import name_of
 from frn_tui.terminal.text import count_of, display_name, percent, share_of
 
@@ -140,6 +140,8 @@ class Judging:
     def action_why(self) -> None:
         answer = next((answer for answer in self.judged() if "scores" in answer), None)
         if answer is not None:
+            from frn_tui.panes.why import show_why  # screens that a key opens are not needed for the first paint
+
             self.context.start(show_why, self.context, classified(answer), group="why")
 
     def action_copy(self) -> None:
@@ -150,6 +152,42 @@ class Judging:
             final = items[answer["path"]].said
             lines.append(f"{answer['path']}\t{final}" + (f"\t{best['probability']:.4f}" if best else ""))
         self.context.copy(lines, "path, final label and probability")
+
+
+class Arranging:
+    """Actions of the keys that choose which answers are listed, and in which order."""
+
+    context: Context
+
+    def rearranged(self) -> None:
+        """Show the answers in their current order."""
+
+    def _arrange(self, **chosen: str) -> None:
+        controller = self.context.controller
+        controller.arrangement.choose(controller.reviewed(), **chosen)
+        self.rearranged()
+
+    def action_sort(self) -> None:
+        orders = list(ORDERS)
+        self._arrange(order=orders[(orders.index(self.context.controller.arrangement.order) + 1) % len(orders)])
+
+    def action_filter(self) -> None:
+        items = self.context.controller.reviewed()
+        counts = {kind: sum(map(is_one, items)) for kind, is_one in KINDS.items()}
+        said = Counter(item.said for item in items if item.label is not None or not item.is_unknown)
+        names = sorted(said, key=str.casefold)
+        options = [f"{kind}  {count}" for kind, count in counts.items()]
+        options += [f"answer {name}  {said[name]}" for name in names]
+        chosen = [(kind, "") for kind in counts] + [("all", name) for name in names]
+
+        def take(index: int) -> None:
+            self._arrange(kind=chosen[index][0], said=chosen[index][1])
+
+        self.context.ask(Choose("Show only", options), take)
+
+    def action_find(self) -> None:
+        dialog = AskText("Show only answers whose file or class contains", self.context.controller.arrangement.wanted)
+        self.context.ask(dialog, lambda text: self._arrange(wanted=text.strip()))
 
 
 def called(paths: Sequence[str]) -> str:

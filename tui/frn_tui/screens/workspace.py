@@ -12,7 +12,6 @@ from textual.worker import WorkerState
 
 from frn.images.boxes import Box, box_name, split_box
 from frn_tui.dialogs.dialogs import Closeup
-from frn_tui.dialogs.pages import KeysPage, problems_page
 from frn_tui.document.controller import SEARCHED, Controller
 from frn_tui.panes.classes import ClassesPane
 from frn_tui.panes.context import Context
@@ -284,11 +283,15 @@ class Workspace(KeyedScreen[None]):
 
     def action_problems(self) -> None:
         if problems := self.controller.problems:
+            from frn_tui.dialogs.pages import problems_page
+
             self.app.push_screen(problems_page(problems))
         else:
             self.context.say("no problems: no file was skipped")
 
     def action_help(self) -> None:
+        from frn_tui.dialogs.pages import KeysPage
+
         self.app.push_screen(KeysPage())
 
     def action_cancel(self) -> None:
