@@ -229,6 +229,8 @@ class FrnApp(CellApp):
         samples = assets_folder() / "samples"
         self.workspace.photos_pane.open_with_piles(True)
         await self.controller.open_folder(None, (await self.controller.scan(str(samples / "shells")))["classes"])
+        if not self.controller.shows_samples:  # the user's own classes have replaced them meanwhile
+            return
         queries = (await self.controller.scan(str(samples / "queries")))["files"]
         await self.workspace.query_pane.ask_now(sorted(queries, key=lambda path: not path.endswith(FIRST_SAMPLE)))
         self.context.say("samples are open:  . next answer   a your own folders   p your own photo   ? all keys")

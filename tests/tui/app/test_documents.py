@@ -1,5 +1,6 @@
 """Documents: opening is not an edit, recovery after a crash, samples, missing photos, bundles, undo."""
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from frn_tui.terminal import paths
 from textual import events
 from textual.keys import _character_to_key
 
-from frn.models.zoo import DEFAULT_MODEL
+from frn.models.zoo import DEFAULT_MODEL, assets_folder
 from tests.tui.conftest import Drive, Driver
 from tests.tui.fake_engine import FakeEngine
 
@@ -159,6 +160,25 @@ async def test_samples_are_replaced_by_the_first_class_and_restored_by_undo(driv
             await driver.keys("u")
         assert driver.counts == OPENED
         assert "frn-tui  samples" in lines(app)[0]
+
+
+async def test_samples_replaced_while_they_are_opened_are_not_classified(
+    fake_engine: FakeEngine, driver_class: type[Driver], private_state: Path
+) -> None:
+    samples = str(assets_folder() / "samples")
+    files = {f"{samples}/shells": ["cone"], f"{samples}/shells/cone": ["cone-1.jpg"], f"{samples}/queries": ["x-1.jpg"]}
+    fake_engine.FOLDERS = {**FakeEngine.FOLDERS, **files}  # type: ignore[misc]
+    fake_engine.late["embed"] = asyncio.Event()
+    app = FrnApp(engine=fake_engine)
+    async with app.run_test(size=(140, 40)) as pilot:
+        driver = driver_class(app, pilot)
+        await driver.until(lambda: app.controller.shows_samples)
+        app.controller.create("finch")
+        fake_engine.late["embed"].set()
+        await driver.idle()
+        assert driver.counts == {"finch": 0}
+        assert app.controller.query.answers == []
+        assert not app.controller.query.waiting
 
 
 async def test_new_and_save_as_work(drive: Drive, fake_engine: FakeEngine) -> None:
