@@ -100,6 +100,8 @@ def _seen(extractor: Extractor, photo: Photo, classifier: Classifier | None) -> 
         if classifier and searches and not isinstance(photo, str | Path):
             image = classifier.subject_in(image)
         source = path_of(photo) if isinstance(photo, str | Path) else image
-        return Prepared(key, extractor.transform(image), source if extractor.closer else None)
+        closer = extractor.closer
+        wide = closer.transform(image) if closer and extractor.ahead else None
+        return Prepared(key, extractor.transform(image), source if closer else None, wide)
     except FrnError as error:
         return error

@@ -21,7 +21,7 @@ from frn.features.feature_cache import FeatureStore, Maps, content_key
 from frn.features.onnx_runtime import MAX_BYTES, Device, ForeignModel, OwnModel, Session, parse_json
 from frn.images.boxes import Box
 from frn.images.near_copies import look
-from frn.images.opening import decode_crop, read_file
+from frn.images.opening import decode_crop, decode_crops, read_file
 from frn.images.stamps import stamp_of
 from frn.images.transforms import EvaluationTransform, Pixels
 from frn.models.header import ModelConfig
@@ -62,6 +62,7 @@ class Embedded:
     box: Box | None = None  # box that was embedded, if the photo was searched for its subject
     whole: str | None = None  # hash of the whole photo's bytes, if it was searched
     source: Path | Image.Image | None = None  # file or image that was embedded, for a second look
+    wide: Pixels | None = None  # the crop of `Extractor.closer`, if it was decoded as well
 
 
 class Extractor:
@@ -94,6 +95,7 @@ class Extractor:
         if self.sha256 != self.plain_sha256:
             self.tta = "views" if metadata.get(TTA) == "views" else "hflip"
         self.closer: Extractor | None = None  # with `tta` "auto": the same model with views
+        self.ahead = False  # whether photos are decoded for `closer` as well, so that no second look decodes them again
         self.view = 0  # with `tta` "views", the number of the view of which `on_grid` arranges a map
         self.grid = parse_json(metadata, "frn.grid", where, tuple[int, int])  # rows and columns of an error map
         self.learned = parse_json(metadata, "frn.head", where, dict[str, float])
@@ -219,7 +221,7 @@ class Extractor:
         fresh = [entry for entry in seen if isinstance(entry, Prepared)]
         maps = self.feature_maps(np.stack([entry.pixels for entry in fresh])) if fresh else ()
         new = [
-            Embedded(entry.key, each, look(entry.pixels), source=entry.source)
+            Embedded(entry.key, each, look(entry.pixels), source=entry.source, wide=entry.wide)
             for entry, each in zip(fresh, maps, strict=True)
         ]
         if store and new:
@@ -240,7 +242,9 @@ class Extractor:
             if store and (kept := store.get(names[view], each.key, self.shape)):
                 return Embedded(each.key, *kept, source=each.source)
             assert each.source is not None  # every door gives it
-            if isinstance(each.source, Path):
+            if each.wide is not None:
+                outcome: Embedded | Prepared | FrnError = Prepared(each.key, each.wide, each.source)
+            elif isinstance(each.source, Path):
                 outcome = closer._look(each.source, store)
             else:
                 outcome = Prepared(each.key, closer.transform(each.source), each.source)
@@ -278,7 +282,10 @@ class Extractor:
             return Embedded(key, *kept, source=path)
         try:
             data = read_file(path) if data is None else data
-            return Prepared(content_key(data), decode_crop(data, path, self.transform), path)
+            if self.closer is None or not self.ahead:
+                return Prepared(content_key(data), decode_crop(data, path, self.transform), path)
+            crops = decode_crops(data, path, (self.transform, self.closer.transform))
+            return Prepared(content_key(data), crops[0], path, crops[1])
         except FrnError as error:
             return error
 
@@ -290,6 +297,7 @@ class Prepared:
     key: str
     pixels: Pixels
     source: Path | Image.Image | None = None
+    wide: Pixels | None = None
 
 
 def _key(store: FeatureStore | None, path: Path) -> tuple[str, bytes | None] | FrnError:

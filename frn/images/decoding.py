@@ -6,6 +6,7 @@ import io
 import math
 from dataclasses import dataclass
 
+import numpy as np
 from PIL import Image, JpegImagePlugin, UnidentifiedImageError
 
 from frn.errors import FrnError, shorten
@@ -31,6 +32,7 @@ class DecodeRequest:
     """Requested form of an image: upright RGB of full size, unless a field says otherwise."""
 
     transform: EvaluationTransform | None = None  # transform whose crop is requested
+    also: EvaluationTransform | None = None  # a second one, whose crop is below the first, on the left
     draft: int | None = None  # minimum pixels per side after decoding a JPEG at lower resolution
     longest: int | None = None  # largest length of the longer side, in pixels
     stored: bool = False  # whether to keep the stored orientation, and grey and RGB colours with their profile
@@ -48,7 +50,13 @@ class DecodeRequest:
             factor = math.ceil(math.sqrt(4 * pixels / LARGE)) if pixels > LARGE else 1
             return to_rgb(image, edges, orientation, factor)
         if self.transform is not None:
-            return Image.fromarray(self.transform(image, orientation))
+            crop = self.transform(image, orientation)
+            if self.also is None:
+                return Image.fromarray(crop)
+            second = self.also(image, orientation)
+            both = np.zeros((len(crop) + len(second), max(len(crop), len(second)), 3), np.uint8)  # they are squares
+            both[: len(crop), : len(crop)], both[len(crop) :, : len(second)] = crop, second
+            return Image.fromarray(both)
         if self.longest is not None:
             return shrunk(image, orientation, self.longest)
         if self.stored:

@@ -85,6 +85,13 @@ def decode_crop(data: bytes, where: Path, transform: EvaluationTransform) -> Pix
     return np.asarray(_decode(data, str(where), DecodeRequest(transform=transform))[0])
 
 
+def decode_crops(data: bytes, where: Path, transforms: tuple[EvaluationTransform, EvaluationTransform]) -> list[Pixels]:
+    """Decode once as `decode_crop` does, and crop in two ways."""
+    first, second = transforms
+    both = np.asarray(_decode(data, str(where), DecodeRequest(transform=first, also=second))[0])
+    return [both[: first.size, : first.size], both[first.size :, : second.size]]
+
+
 def decode_preview(data: bytes, where: Path, transform: EvaluationTransform) -> tuple[Pixels, tuple[int, int]]:
     """Decode as `decode_crop` does, for display: a JPEG only at the resolution of the crop, three times as fast.
 

@@ -85,6 +85,7 @@ class SecondLook:
         if gains:
             sureness = probabilities(errors, first.head.gamma).max(1)
             self.sure = min(float(sureness[closer_right & ~right].max()) + 1e-9, float(np.quantile(sureness, SHARE)))
+        first.extractor.ahead = bool(gains)
         rates = f"right for {closer_right.mean():.0%} of the examples, the first look for {right.mean():.0%}"
         looks = f"answers below {self.sure:.0%} get a second look" if gains else "no photo gets a second look"
         return FrnError(f"{looks}: by leave-one-out, it is {rates}")

@@ -18,7 +18,7 @@ from frn.data.synthetic import draw_moth, species
 from frn.errors import FrnError
 from frn.images import colour, decoding, kinds, opening
 from frn.images.decoding import DecodeRequest
-from frn.images.opening import decode_crop, decode_whole, open_image, read_file
+from frn.images.opening import decode_crop, decode_crops, decode_whole, open_image, read_file
 from frn.images.transforms import EvaluationTransform, limit_shorter_side
 from tests import processes
 from tests.pngs import chunk
@@ -166,6 +166,9 @@ def test_visible_part_read_in_strips_equals_the_crop_of_the_opened_image(
         expected = transform(open_image(path))
         monkeypatch.setattr(colour, "STRIP", 170)
         np.testing.assert_array_equal(decode_crop(read_file(path), path, transform), expected)
+        crops = decode_crops(read_file(path), path, (transform, transform.whole()))
+        for crop, own in zip(crops, (transform, transform.whole()), strict=True):
+            np.testing.assert_array_equal(crop, own(open_image(path)))
 
 
 def test_images_over_the_memory_limit_are_reduced_or_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

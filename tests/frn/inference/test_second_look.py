@@ -34,7 +34,7 @@ def fitted(tta: Tta) -> FewShotClassifier:
 def set_sure(model: FewShotClassifier, sure: float) -> Classifier:
     classifier = model._fitted.classifier
     assert classifier.second is not None
-    classifier.second.sure = sure
+    classifier.second.sure, classifier.extractor.ahead = sure, sure > 1
     return classifier
 
 
