@@ -294,19 +294,12 @@ class EnrolledClasses:
             keys, own = keys_of(entry), shares.get(entry.name, np.zeros(0))
             ranks, rivals = _compare(keys, rows, away, column, own, ids, gamma)
             explained = {key: share for key, share in zip(keys, own.tolist(), strict=False) if share == share}
-            reports[entry.id] |= {"explained": explained, "rank": ranks, "rival": rivals}
+            reports[entry.id]["explained"] = self._listed(explained)
+            reports[entry.id]["rank"], reports[entry.id]["rival"] = self._listed(ranks), self._listed(rivals)
         for entry in listed.classes:  # also those whose photos are all in another class
-            reports[entry.id]["near"] = {key: self.listed_key(near[key]) for key in keys_of(entry) if key in near}
-        return [
-            {
-                "id": report["id"],
-                "explained": self._listed(report["explained"]),
-                "rank": self._listed(report["rank"]),
-                "rival": self._listed(report["rival"]),
-                "near": self._listed(report["near"]),
-            }
-            for report in nothing
-        ]
+            copies = {key: self.listed_key(near[key]) for key in keys_of(entry) if key in near}
+            reports[entry.id]["near"] = self._listed(copies)
+        return nothing
 
 
 def _model(extractor: Extractor) -> tuple[str, str]:
