@@ -1,5 +1,6 @@
 """Sums over the parts of a photo and over example parts are exact, and say what the examples are worth."""
 
+import itertools
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -126,6 +127,11 @@ def test_views_spread_their_locations_over_the_cells_they_cover() -> None:
     assert found.taken.sum() == pytest.approx(taken.sum(), rel=1e-9)
     assert found.errors.sum() == pytest.approx(np.square(query - reconstruction).sum(), rel=1e-9)
     assert found.errors.shape == extractor.grid
+    first = np.zeros_like(query)
+    first[0] = 1
+    covered = extractor.on_grid(np.eye(len(query)))[0] > 0
+    np.testing.assert_array_equal(rebuild("a", (), first, pool[:0], HEAD, extractor).energies > 0, covered)
+    assert 0 < covered.sum() < covered.size
 
 
 def rebuilt(errors: np.ndarray) -> Rebuilt:
@@ -151,6 +157,31 @@ def test_parts_are_neighbouring_cells_with_the_largest_shares() -> None:
     assert found.sentence(unknown=True).startswith("unknown; nearest a rather than b: ")
 
 
+@pytest.mark.parametrize("scale", [1.0, 0.001])
+def test_parts_grow_to_a_third_of_a_side_around_the_largest_share(scale: float) -> None:
+    """Cells join that have at least half of its share; of those for the other class, only the largest is a part."""
+    second = np.ones((7, 10))
+    second[2, 2], second[6, 9], second[6, 0], second[0, 9] = 1.5, 0.75, -4, -3
+    first = rebuilt(np.zeros((7, 10)))
+    found = compare(replace(first, taken=scale * first.taken), rebuilt(second), 1.0, 70)
+    assert [(part.box, round(part.share * second.sum(), 9)) for part in found.parts()] == [
+        (Box(0, 0, 4, 3), 12.5),
+        (Box(4, 0, 4, 3), 12),
+        (Box(0, 3, 4, 3), 12),
+        (Box(0, 6, 1, 1), -4),
+    ]
+
+
+def test_boxes_overlap_if_they_share_a_cell() -> None:
+    boxes = [Box(*box) for box in itertools.product(range(3), range(3), (1, 3), (1, 3))]
+    for one, other in itertools.product(boxes, repeat=2):
+        sizes = [np.zeros((6, 6), dtype=bool) for _ in range(2)]
+        for cells, (x, y, width, height) in zip(sizes, (one, other), strict=True):
+            cells[y : y + height, x : x + width] = True
+        assert one.overlaps(other) == (sizes[0] & sizes[1]).any()
+    assert Box(1, 2, 3, 4).within((8, 6)) == (1 / 6, 2 / 8, 3 / 6, 4 / 8)
+
+
 def test_cells_of_different_origin_are_different_parts() -> None:
     first, second = np.zeros((6, 6)), np.ones((6, 6))
     alone = rebuilt(first)
@@ -164,6 +195,7 @@ def test_cells_of_different_origin_are_different_parts() -> None:
 def test_example_parts_of_a_photo_do_not_overlap() -> None:
     sources = rebuilt(np.zeros((6, 6))).sources(most=8)
     assert len(sources) == 8
+    assert len(rebuilt(np.zeros((6, 6))).sources()) == 3
     assert [s.share for s in sources] == pytest.approx([9 / 72] * 8)
     assert len({s.photo.key for s in sources}) == 2
 

@@ -81,6 +81,16 @@ def test_a_part_that_ends_within_a_millionth_of_a_side_has_no_line_there(near: f
         assert (draw_frame(photo, seen, 2) == FRAME).all(2).sum() == lines * 20, seen
 
 
+@pytest.mark.parametrize(
+    ("seen", "columns", "rows"),
+    [((0.1, 0.2, 0.9, 0.7), [6, 7, 52, 53], [8, 9, 26, 27]), ((0.4, 0.4, 0.6, 0.5), [24, 35], [16, 19])],
+)
+def test_corners_are_an_eighth_of_the_shorter_side(seen: Any, columns: list[int], rows: list[int]) -> None:
+    is_line = (draw_frame(np.zeros((40, 60, 3), np.uint8), seen, 1) == FRAME).all(2)
+    assert np.flatnonzero(is_line[rows[0]]).tolist() == columns
+    assert np.flatnonzero(is_line[:, columns[0]]).tolist() == rows
+
+
 def test_half_blocks_show_only_the_corners_of_the_frame() -> None:
     photo = np.zeros((20, 20, 3), np.uint8)
     is_line = (draw_frame(photo, (0.1, 0.1, 0.9, 0.9), 1) == FRAME).all(2)
