@@ -88,7 +88,8 @@ def _load(path: Path) -> Any:
     try:
         if path.suffix.lower() == ".json":
             return decode_json(data)
-        return None if b"<!ENTITY" in data else ET.fromstring(data)  # an entity may unfold without limit
+        # An entity may unfold without limit; in UTF-16, its declaration has NULs
+        return None if b"<!ENTITY" in data.replace(b"\0", b"") else ET.fromstring(data)
     except (FrnError, ET.ParseError):
         return None
 

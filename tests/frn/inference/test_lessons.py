@@ -84,7 +84,7 @@ def test_small_classes_cost_accuracy_that_more_photos_gain() -> None:
     left_out = errors, labels, np.ones(20), errors, smaller
     entries = [SimpleNamespace(supports=[None] * count) for count in (16, 1, 4)]
 
-    def cost(count: float, rows: slice = slice(None)) -> float:
+    def cost(count: float, rows: slice = slice(None), left_out: tuple[np.ndarray, ...] = left_out) -> float:
         classifier = SimpleNamespace(left_out=[each[rows] for each in left_out], state=SimpleNamespace(classes=entries))
         return costs(classifier)(count)  # type: ignore[arg-type]
 
@@ -94,6 +94,7 @@ def test_small_classes_cost_accuracy_that_more_photos_gain() -> None:
     assert cost(100) == cost(np.inf) == pytest.approx(cost(16))
     assert cost(1, slice(9, 20)) == 0  # a single mistake may be chance
     assert cost(1, slice(19)) == 0
+    assert cost(1, left_out=(*left_out[:4], np.full((20, 2), -1.0))) == 0  # no example is scored as in a small class
 
 
 def test_a_class_whose_photos_share_a_background_is_to_be_boxed(tmp_path: Path) -> None:

@@ -96,10 +96,11 @@ def test_exports_that_cannot_be_read_give_one_line(tmp_path: Path, files: dict[s
 ENTITY = '<!DOCTYPE a [<!ENTITY x "wren">]>' + VOC.replace("jay", "&x;")
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
 @pytest.mark.parametrize("content", ["{}", "[]", "{", '{"shapes": 1}', "<a/>", ENTITY])
-def test_other_json_and_xml_is_not_an_export(tmp_path: Path, content: str) -> None:
+def test_other_json_and_xml_is_not_an_export(tmp_path: Path, content: str, encoding: str) -> None:
     for name in ("x.json", "x.xml"):
-        (tmp_path / name).write_text(content)
+        (tmp_path / name).write_text(content, encoding)
         with pytest.raises(FrnError, match="is not a project, nor labels in COCO or Pascal VOC"):
             class_files(tmp_path / name)
 
