@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from frn.features.extractor import Extractor
 from frn.features.feature_cache import FeatureStore
+from frn.images.boxes import Box
 from frn.images.near_copies import BYTES as LOOK
 from frn.inference.unknown import Shares, stride
 from frn.projects.session import ProjectHead, State
@@ -32,7 +33,7 @@ FIND_VERSION = 2  # version of the search for subjects: increase it if it finds 
 DIGEST = 16
 SAME_HEAD = 0.02  # below this difference, two heads count as alike: the search may end apart on another processor
 
-Kind = TypeVar("Kind", HeadParameters, "EnrolledForm", dict[str, str])
+Kind = TypeVar("Kind", HeadParameters, "EnrolledForm", dict[str, str], Box)
 
 
 class LeftOut(NamedTuple):
@@ -119,7 +120,7 @@ def store_copies(store: FeatureStore | None, state: State, extractor: Extractor,
         store.put_bytes(extractor.sha256, key, to_bytes(copies, key))
 
 
-def to_bytes(content: EnrolledForm | HeadParameters | dict[str, str], key: str) -> bytes:
+def to_bytes(content: EnrolledForm | HeadParameters | dict[str, str] | Box, key: str) -> bytes:
     """Return a form, or a head, as MessagePack after its digest; an array becomes its type, shape and values."""
     data = msgspec.msgpack.encode(content, enc_hook=lambda array: (array.dtype.str, array.shape, array.tobytes()))
     return _digest(key, data) + data

@@ -30,7 +30,7 @@ from frn.features.onnx_runtime import ForeignModel, OwnModel
 from frn.images.boxes import Box, box_name, split_box
 from frn.images.opening import decode_whole, read_file
 from frn.images.transforms import Pixels
-from frn.inference.enrolled_form import FIND_VERSION, LeftOut
+from frn.inference.enrolled_form import FIND_VERSION, LeftOut, from_bytes, to_bytes
 from frn.projects.session import State, Support
 from frn.ridge.enrolment import Array, ClassScorer, EnrolledClass, energy, enroll
 from frn.ridge.parameters import HeadParameters
@@ -192,16 +192,21 @@ class Finder:
         scorer = ClassScorer(classes)
 
         def named(support: Support, own: int) -> Support:
-            if not boxed[own] or split_box(support.path)[1] is not None:
+            if (
+                not boxed[own]
+                or split_box(support.path)[1] is not None
+                or isinstance(self.extractor.keys([support.path], store)[0], FrnError)  # reading it will say why
+            ):
                 return support
             (key,) = self.extractor.keys([support.path], store)
             text = json.dumps([FIND_VERSION, self.extractor.sha256, repr(self.extractor.prior), seeds, own, key])
             where = "box-" + hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-            if store and (kept := store.get_bytes(self.extractor.sha256, where)):
-                return replace(support, path=Path(box_name(str(support.path), Box(*json.loads(kept)))), key="")
+            stored = store.get_bytes(self.extractor.sha256, where) if store else None
+            if found := from_bytes(stored, where, Box):
+                return replace(support, path=Path(box_name(str(support.path), found)), key="")
             path = self.located(support.path, scorer, own)
             if store and (box := split_box(path)[1]) is not None:
-                store.put_bytes(self.extractor.sha256, where, json.dumps(box).encode())
+                store.put_bytes(self.extractor.sha256, where, to_bytes(box, where))
             return replace(support, path=path, key="")
 
         entries = (

@@ -229,6 +229,9 @@ def test_one_box_per_class_finds_the_others_and_a_project_keeps_them(
     run("classify", project, queries[0][0], "--out", lines := tmp_path / "answers.jsonl")
     resumed = run("classify", project, *(path for path, _ in queries), "--out", lines, "--resume")
     assert "3 photos, 2 of them classified now" in resumed.stdout.replace("\n", " ")
+    table.write_text("\n".join([*rows, "gone.png,moth 0,,,,"]))  # without a box
+    warned = run("classify", table, "--find", "one", queries[0][0]).stderr
+    assert "class 'moth 0': 1 of 4 photos is missing and not used" in " ".join(warned.split())
 
 
 @pytest.mark.nightly
