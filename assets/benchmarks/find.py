@@ -149,6 +149,11 @@ def enrolled(finder: Memory, examples: Sequence[Sequence[Path]]) -> ClassScorer:
     return ClassScorer([enroll(pool, head) for pool in pools])
 
 
+def teach(finder: Finder, examples: Sequence[Sequence[Path]]) -> None:
+    """Let the finder learn from the boxes of examples."""
+    finder.learn([path for own in examples for path in own], None)
+
+
 def overlap(one: Box, other: Box) -> float:
     """Return the intersection of two boxes over their union."""
     across = min(one.left + one.width, other.left + other.width) - max(one.left, other.left)
@@ -174,7 +179,9 @@ def measure(finder: Memory, draw: Draw) -> dict[str, float]:
 
     new = [whole(path) for path in draw.queries]
     boxed, plain = enrolled(finder, draw.examples), enrolled(finder, [[*map(whole, own)] for own in draw.examples])
-    seeds = enrolled(finder, [own[:1] for own in draw.examples])
+    first = [own[:1] for own in draw.examples]
+    seeds = enrolled(finder, first)
+    teach(finder, first)
     located = [
         [own[0], *(finder.box(whole(path), seeds, label) for path in own[1:])]
         for label, own in enumerate(draw.examples)
@@ -182,23 +189,29 @@ def measure(finder: Memory, draw: Draw) -> dict[str, float]:
     one = enrolled(finder, located)
     wrong = [[(elsewhere(path) if n % 5 == 1 else path) for n, path in enumerate(own)] for own in draw.examples]
     astray = enrolled(finder, wrong)
-    places = [finder.box(path, boxed) for path in new]
-    pairs = [(split_box(found)[1], split_box(true)[1]) for found, true in zip(places, draw.queries, strict=True)]
+
+    def found(scorer: ClassScorer, examples: Sequence[Sequence[Path]]) -> list[Path]:
+        teach(finder, examples)
+        return [finder.box(path, scorer) for path in new]
+
+    places = found(boxed, draw.examples)
+    pairs = [(split_box(place)[1], split_box(true)[1]) for place, true in zip(places, draw.queries, strict=True)]
     return {
         "whole": right(plain, new),
         "boxed examples": right(boxed, new),
         "boxed, found": right(boxed, places),
-        "boxed, a fifth wrong": right(astray, [finder.box(path, astray) for path in new]),
-        "one box, found": right(one, [finder.box(path, one) for path in new]),
-        "whole, found": right(plain, [finder.box(path, plain) for path in new]),
+        "boxed, a fifth wrong": right(astray, found(astray, wrong)),
+        "one box, found": right(one, found(one, located)),
+        "whole, found": right(plain, found(plain, [])),
         "all boxed": right(boxed, draw.queries),
-        "overlap": float(np.mean([overlap(found, true) if found else 0.0 for found, true in pairs if true])),
+        "overlap": float(np.mean([overlap(box, true) if box else 0.0 for box, true in pairs if true])),
     }
 
 
 def measure_filling(finder: Memory, draw: Draw) -> dict[str, float]:
     """Return the value of each row for a draw of photos that the subject fills."""
     scorer = enrolled(finder, draw.examples)
+    teach(finder, [])
     searched = [finder.box(path, scorer) for path in draw.queries]
     rows = {
         name: 100 * float((scorer.class_error(finder.embed(paths)).argmin(1) == draw.labels).mean())

@@ -94,13 +94,14 @@ class Classifier(MapClassifier):
         return [*notes, FrnError(f"subjects are searched for: {why}")]
 
     def remember_photos(self, state: State) -> State:
-        """Remember the whole photo of each example if subjects are searched for; return the state with their hash.
+        """Remember the whole photo of each example if subjects are searched for, and learn from their boxes.
 
-        Photos of no class that have a box keep it as well.
+        Returns the state with a hash of these photos. Photos of no class that have a box keep it as well.
         """
         if state.search == "none":
             return replace(state, whole_photos="")
         paths = [support.path for entry in state.classes for support in entry.supports]
+        self.finder.learn(paths, self.store)
         others = [other.path for other in state.others if split_box(other.path)[1] is not None]
         keys = self.extractor.keys([split_box(path)[0] for path in (*paths, *others)], self.store)
         self._boxes = {key: path for key, path in zip(keys, (*paths, *others), strict=True) if isinstance(key, str)}

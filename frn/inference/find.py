@@ -5,6 +5,9 @@ shows. The errors of a class on all windows are means of its location errors, so
 them all at once. The margin of a window is the mean error of the other classes minus that of the best one. It is
 absolute: a share of the window's energy would favour plain background.
 
+Boxes of examples also show what subjects of all classes have in common, and their surroundings lack: a ridge regression
+of the cells of these photos, to 1 within the box and to - 1 outside. Its mean over a window is added to the margin.
+
 Margins of windows of different sizes cannot be compared: means over fewer cells vary more, so the smallest windows
 would always win. So the best window of each size is cut from the photo and read at the model's size, and so is the
 whole photo. Of these, the one with the largest margin is the subject.
@@ -43,6 +46,9 @@ PARTS = (1.0, 2 / 3, 1 / 3)
 """Sides of the windows relative to the model's map: 2/3, 4/9 and 2/9 of the photo's shorter side."""
 MOST, SHARED = 16, 0.15
 """Maximum number of subjects in a photo, and the largest part of one that may lie within another."""
+LEARNED, PENALTY, MOST_BOXES = 0.1, 0.3, 100
+"""Weight of the regression, which then spreads as much as the margin; its penalty, relative to the mean square of a
+channel; and how many boxes it learns from."""
 LEAST_KNOWN = 0.2
 """Least `known` of one of several subjects, because two examples that the search misses can lower the threshold so far
 that background reaches it. In ten draws of pasted birds, butterflies and dogs, the number of subjects is then off by
@@ -104,8 +110,70 @@ class Finder:
         kind = OwnModel if isinstance(extractor.session, OwnModel) else ForeignModel
         self.session = kind(any_size(extractor.data, self.where), self.where, extractor.device, extractor.threads)
         views = extractor.tta == "views"
+        self.weights: Array = np.zeros(extractor.shape[1])
+        """What was learned from boxes, (d,): cells of subjects have larger products with it."""
+        self._learned, self._key = tuple[Path, ...](), ""
+        self._totals: Array | None = None
         self.side = extractor.transform.size * 2 // 3 if views else extractor.transform.size
         self.grid = (extractor.grid[0] // 3, extractor.grid[1] // 3) if views else extractor.grid
+
+    def learn(self, examples: Iterable[Path], store: FeatureStore | None) -> None:
+        """Learn from the boxes of examples; those that cannot be read do not count."""
+        boxes = tuple(path for path in examples if split_box(path)[1] is not None)
+        boxes = boxes[:: max(1, -(-len(boxes) // MOST_BOXES))]
+        keys = self.extractor.keys([split_box(path)[0] for path in boxes], store)
+        read = [(path, key) for path, key in zip(boxes, keys, strict=True) if isinstance(key, str)]
+        content = [[key, split_box(path)[1]] for path, key in read]
+        text = json.dumps([FIND_VERSION, self.extractor.sha256, content])
+        key = "subjects-" + hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        if key == self._key:
+            return
+        self._learned, self._totals, self._key = tuple(path for path, _ in read), None, key
+        if store and (kept := store.get_bytes(self.extractor.sha256, key)):
+            self.weights = np.frombuffer(kept)
+        else:
+            self.weights = self._regression()
+            if store:
+                store.put_bytes(self.extractor.sha256, key, self.weights.tobytes())
+
+    def _regression(self, without: Path | None = None) -> Array:
+        """Return weights learned from all boxes, or all but one of several."""
+        if self._totals is None:
+            size = len(self.weights) + 1
+            self._totals = np.zeros((size, size + 1))
+            for path in self._learned:
+                self._totals += self._sums(path)
+        totals = self._totals
+        if without is not None and without in self._learned and len(self._learned) > 1:
+            totals = totals - self._sums(without)
+        squares, products = totals[:, :-1], totals[:, -1]
+        if not products.any():
+            return np.zeros(len(self.weights))
+        penalty = np.full(len(products), PENALTY * np.trace(squares[:-1, :-1]) / len(self.weights))
+        penalty[-1] = 1e-9  # of the constant
+        return np.linalg.solve(squares + np.diag(penalty), products)[:-1].astype(np.float64)
+
+    def _sums(self, path: Path) -> Array:
+        """Return the sums (d + 1, d + 2) of the regression over the cells of a photo: squares and products.
+
+        The box weighs as much as its surroundings.
+        """
+        file, box = split_box(path)
+        assert box is not None  # it is learned from
+        try:
+            pixels, size = self.pixels(file)
+            maps = self.maps(pixels, SCALE)
+        except FrnError:  # reading it will say why
+            return np.zeros((len(self.weights) + 1, len(self.weights) + 2))
+        rows, columns, d = maps.shape
+        across = np.abs((np.arange(columns) + 0.5) * size[0] / columns - box.left - box.width / 2) / box.width
+        down = np.abs((np.arange(rows) + 0.5) * size[1] / rows - box.top - box.height / 2) / box.height
+        far = np.maximum(across, down[:, None]).ravel()
+        inside = far <= max(0.5, far.min())  # at least the nearest cell
+        share = np.where(inside, 0.5 / inside.sum(), 0.5 / max((~inside).sum(), 1))
+        cells = np.append(maps.reshape(-1, d), np.ones((len(far), 1)), 1)
+        sums: Array = (cells * share[:, None]).T @ np.column_stack([cells, np.where(inside, 1.0, -1.0)])
+        return sums
 
     def box(self, path: Path, scorer: ClassScorer, own: int | None = None) -> Path:
         """Return a photo's name with the box of its subject, or without one if the whole photo has the largest margin.
@@ -176,6 +244,7 @@ class Finder:
         Without any box, all examples stay whole; so do those of a class without a box.
         """
         boxed = [[s.path for s in entry.supports if split_box(s.path)[1] is not None] for entry in listed.classes]
+        self.learn([path for paths in boxed for path in paths], store)
         if not any(boxed):
             return listed
         given = [own or [s.path for s in entry.supports] for entry, own in zip(listed.classes, boxed, strict=True)]
@@ -199,7 +268,7 @@ class Finder:
             ):
                 return support
             (key,) = self.extractor.keys([support.path], store)
-            text = json.dumps([FIND_VERSION, self.extractor.sha256, repr(self.extractor.prior), seeds, own, key])
+            text = json.dumps([self._key, repr(self.extractor.prior), seeds, own, key])
             where = "box-" + hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
             stored = store.get_bytes(self.extractor.sha256, where) if store else None
             if found := from_bytes(stored, where, Box):
@@ -233,14 +302,21 @@ class Finder:
         counts = [len(entry.supports) for entry in state.classes]
         columns = {s.key: column for column, entry in enumerate(state.classes) for s in entry.supports}
         labels = np.array([columns[s.key] for s in examples], dtype=np.intp)
-        rest, paths = [], []
+        rest, paths, weights = [], [], self.weights
         for support, own in zip(examples, labels.tolist(), strict=True):
             others = [feature_maps[s.key] for s in state.classes[own].supports if s.key != support.key]
             more = without_one(classes[own].allowance, counts[own], min(counts))
             rest.append(replace(enroll(np.stack(others), head), allowance=more))
             scorer = ClassScorer([*classes[:own], rest[-1], *classes[own + 1 :]])
             photo = split_box(support.path)[0]
-            paths.append(photo if whole else self.located(photo, scorer))
+            if whole:
+                paths.append(photo)
+                continue
+            self.weights = self._regression(without=support.path)
+            try:
+                paths.append(self.located(photo, scorer))
+            finally:
+                self.weights = weights
         read = [outcome for _, outcome in self.extractor.read(paths, store=store)]
         maps = np.stack(
             [
@@ -265,11 +341,16 @@ class Finder:
     def windows(
         self, maps: Maps, scorer: ClassScorer, own: int | None = None
     ) -> Iterator[tuple[Array, list[Fractions]]]:
-        """Yield the margins (n,) and places of all windows of each size in a map (H, W, d)."""
+        """Yield the margins (n,) and places of all windows of each size in a map (H, W, d).
+
+        The margins include what was learned from boxes.
+        """
         rows, columns = maps.shape[:2]
         errors, lengths = location_errors(maps, scorer)
+        learned = LEARNED * (maps @ self.weights)[..., None]
         for h, w in self.sizes:
             margin, _ = margins(window_means(errors, (h, w)), window_means(lengths, (h, w))[..., 0], own)
+            margin = margin + window_means(learned, (h, w))[..., 0]
             places = [(x / columns, y / rows, w / columns, h / rows) for y, x in np.ndindex(margin.shape)]
             yield margin.ravel(), places
 

@@ -1,13 +1,13 @@
 """The search for the subject of a photo in ONNX (`frn.inference.find`): the best window of each size in a photo."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx
 
 from frn.features.any_size import any_size
-from frn.inference.find import Finder
+from frn.inference.find import LEARNED, Finder
 from frn.ridge.enrolment import EnrolledClass
 from frn_export.graphs.builder import FLOAT, INT64, GraphBuilder
 from frn_export.graphs.classifier import class_sums, join
@@ -33,8 +33,12 @@ def finder_graph(finder: Finder, classes: Mapping[str, EnrolledClass]) -> onnx.M
     allowances = np.array([enrolled.allowance for enrolled in classes.values()], np.float32)
     if allowances.any():
         errors = graph.node("Add", errors, graph.node("Mul", length, graph.constant(allowances)))
-    errors, length = (graph.node("Transpose", values, perm=[0, 3, 1, 2]) for values in (errors, length))
-    windows = [_best_window(graph, errors, length, way, each) for each in finder.sizes]
+    # Errors are squared, and maps are not scaled to a mean energy of 1 here, so what was learned is.
+    weights = graph.constant((LEARNED * finder.weights[:, None]).astype(np.float32))
+    scale = graph.node("Sqrt", graph.node("ReduceMean", length, keepdims=1))
+    learned = graph.node("Mul", graph.node("MatMul", maps, weights), scale)
+    planes = [graph.node("Transpose", values, perm=[0, 3, 1, 2]) for values in (errors, length, learned)]
+    windows = [_best_window(graph, planes, way, each) for each in finder.sizes]
     graph.node("Concat", *windows, axis=0, output="windows")
     return graph.model(
         inputs={plain.input[0].name: (FLOAT, (1, 3, "height", "width"))},
@@ -45,17 +49,20 @@ def finder_graph(finder: Finder, classes: Mapping[str, EnrolledClass]) -> onnx.M
     )
 
 
-def _best_window(graph: GraphBuilder, errors: str, length: str, way: int, size: tuple[int, int]) -> str:
-    """Return the window of h x w cells with the largest margin, (1, 4), from errors (1, way, H, W)."""
+def _best_window(graph: GraphBuilder, planes: Sequence[str], way: int, size: tuple[int, int]) -> str:
+    """Return the window of h x w cells with the largest margin, (1, 4).
+
+    The planes are errors (1, way, H, W), squared lengths and what was learned from boxes (1, 1, H, W).
+    """
     h, w = size
-    errors, others = (
-        graph.node("AveragePool", values, kernel_shape=[h, w], strides=[1, 1]) for values in (errors, length)
+    errors, others, learned = (
+        graph.node("AveragePool", values, kernel_shape=[h, w], strides=[1, 1]) for values in planes
     )
     least = graph.node("ReduceMin", errors, graph.ints(1), keepdims=1)
     if way > 1:
         total = graph.node("ReduceSum", errors, graph.ints(1), keepdims=1)
         others = graph.node("Mul", graph.node("Sub", total, least), graph.constant(1 / (way - 1)))
-    margin = graph.node("Sub", others, least)
+    margin = graph.node("Add", graph.node("Sub", others, least), learned)
     place = graph.node("ArgMax", graph.node("Reshape", margin, graph.ints(-1)), axis=0, keepdims=1)
     columns = graph.node("Shape", margin, start=3, end=4)
     top = graph.node("Div", place, columns)

@@ -25,8 +25,9 @@ function margin(errors, energy, own) {
   return (errors.length > 1 ? (sum(errors) - least) / (errors.length - 1) : energy) - least;
 }
 
-// The window with the largest margin of each size [rows, columns], in cells of a map: { x, y, width, height }.
-export function bestWindows({ cells, allowed }, lengths, columns, sizes, own) {
+// The window with the largest margin of each size [rows, columns], in cells of a map: { x, y, width, height }. `learned`
+// is what the boxes of examples taught about each cell.
+export function bestWindows({ cells, allowed }, lengths, learned, columns, sizes, own) {
   const rows = lengths.length / columns;
   // Integral images give the sum of each window, as in `window_means`.
   const integral = (values) => {
@@ -42,14 +43,14 @@ export function bestWindows({ cells, allowed }, lengths, columns, sizes, own) {
       return (sums[bottom + x + w] - sums[top + x + w] - sums[bottom + x] + sums[top + x]) / (w * h);
     };
   };
-  const energies = integral(lengths), means = cells.map(integral);
+  const energies = integral(lengths), more = integral(learned), means = cells.map(integral);
   return sizes.map(([height, width]) => {
     let best = { margin: -Infinity };
     for (let y = 0; y + height <= rows; y++) {
       for (let x = 0; x + width <= columns; x++) {
         const energy = energies(x, y, width, height);
         const errors = means.map((mean, i) => mean(x, y, width, height) + allowed[i] * energy);
-        const value = margin(errors, energy, own);
+        const value = margin(errors, energy, own) + more(x, y, width, height);
         if (value > best.margin) best = { x, y, width, height, margin: value };
       }
     }
@@ -105,7 +106,7 @@ export class Model {
   // Find the subject of a photo as `Finder.best` of frn/inference/find.py: its box [left, top, width, height], pixels and
   // map. The whole photo has no box, and is the subject only of a new photo, not of an example of the class `own`.
   async find(pixels, classes, fewest, own) {
-    const { scale, strip, side, sizes, graph } = this.page.search, [h, w] = this.page.grid;
+    const { scale, strip, side, sizes, weights, graph } = this.page.search, [h, w] = this.page.grid;
     const unit = scale / Math.min(pixels.width, pixels.height);
     const cells = (least, length) => Math.min(Math.max(least, round(least * length * unit)), round(least * strip * scale));
     const size = [round((cells(h, pixels.height) * side) / h), round((cells(w, pixels.width) * side) / w)];
@@ -114,9 +115,12 @@ export class Model {
     const network = this.sessions[graph];
     const { data, dims: [, rows, columns] } = (await network.run({ [network.inputNames[0]]: images }))[network.outputNames[0]];
     const errors = await this.#errors(new Float32Array(data), classes, fewest);
-    const lengths = Float64Array.from({ length: rows * columns }, (_, i) => square(data.subarray(i * this.d, (i + 1) * this.d)));
+    const vectors = Array.from({ length: rows * columns }, (_, i) => data.subarray(i * this.d, (i + 1) * this.d));
+    const lengths = vectors.map(square);
+    const norm = Math.sqrt(sum(lengths) / lengths.length); // `Finder.maps` scales maps to a mean energy of 1
+    const learned = vectors.map((vector) => norm * vector.reduce((total, value, i) => total + value * weights[i], 0));
     const looks = own === undefined ? [{ box: null, pixels }] : [];
-    for (const { x, y, width, height } of bestWindows(errors, lengths, columns, sizes, own)) {
+    for (const { x, y, width, height } of bestWindows(errors, lengths, learned, columns, sizes, own)) {
       const box = [Math.floor((x / columns) * pixels.width), Math.floor((y / rows) * pixels.height),
         Math.max(1, round((width / columns) * pixels.width)), Math.max(1, round((height / rows) * pixels.height))];
       looks.push({ box, pixels: cut(pixels, box) });

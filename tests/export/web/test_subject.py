@@ -27,8 +27,9 @@ RUN = """
 import {{ readFileSync }} from "node:fs";
 globalThis.self = {{}};
 const {{ bestWindows }} = await import({script});
-console.log(JSON.stringify(JSON.parse(readFileSync(0)).map(({{ cells, allowed, lengths, columns, sizes, own }}) =>
-  bestWindows({{ cells, allowed }}, lengths, columns, sizes, own ?? undefined))));
+const found = JSON.parse(readFileSync(0)).map(({{ lengths, learned, columns, sizes, own, ...errors }}) =>
+  bestWindows(errors, lengths, learned, columns, sizes, own ?? undefined));
+console.log(JSON.stringify(found));
 """
 
 
@@ -59,7 +60,9 @@ def test_page_and_python_search_the_same_windows(way: int, tta: Tta, graph: str,
     errors, lengths = location_errors(maps, scorer)
     allowed = scorer.allowances.ravel().tolist() if np.any(scorer.allowances) else [0.0] * way
     cells = (errors - lengths * scorer.allowances).reshape(-1, way).T.tolist()
-    shared = {"cells": cells, "allowed": allowed, "lengths": lengths.ravel().tolist()}
+    assert np.any(search["weights"])
+    learned = (maps @ np.array(search["weights"])).ravel().tolist()
+    shared = {"cells": cells, "allowed": allowed, "lengths": lengths.ravel().tolist(), "learned": learned}
     cases = [{**shared, "columns": columns, "sizes": finder.sizes, "own": own} for own in (None, way - 1)]
     run = RUN.format(script=json.dumps((tmp_path / "model.js").as_uri()))
     (tmp_path / "package.json").write_text('{"type": "module"}')

@@ -23,6 +23,7 @@ from frn.estimator.few_shot import FewShotClassifier
 from frn.estimator.loading import load_classifier, load_extractor
 from frn.features.any_size import any_size
 from frn.features.extractor import MAX_FEATURE, Embedded, Extractor, Tta
+from frn.features.feature_cache import FeatureStore
 from frn.images.boxes import Box, box_name, split_box
 from frn.images.opening import open_image
 from frn.inference.find import SCALE, Finder, distinct, margins, pixel_box, window_means
@@ -179,6 +180,28 @@ def frn_json(*words: str | Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in run(*words, "--json").stdout.splitlines() if line.startswith("{")]
 
 
+def test_boxes_teach_where_subjects_are(
+    photos: dict[str, list[tuple[Path, Box]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extractor, store = load_extractor("frn-photo", "cpu"), FeatureStore(tmp_path / "features.sqlite")
+    finder, again = Finder(extractor), Finder(extractor)
+    boxes = [Path(box_name(str(path), box)) for own in photos.values() for path, box in own[:2]]
+    finder.learn(boxes, store)
+    for path, (left, top, width, height) in (own[3] for own in photos.values()):
+        values = finder.maps(finder.pixels(path)[0], SCALE) @ finder.weights
+        y, x = np.unravel_index(values.argmax(), values.shape)
+        assert left < (x + 0.5) * 600 / values.shape[1] < left + width
+        assert top < (y + 0.5) * 400 / values.shape[0] < top + height
+    with monkeypatch.context() as patch:
+        patch.setattr(again, "pixels", lambda path: pytest.fail("what was learned is stored"))
+        again.learn(boxes, store)
+    assert np.array_equal(again.weights, finder.weights)
+    again.learn([*boxes, Path(box_name(str(tmp_path / "missing.png"), Box(0, 0, 9, 9)))], store)
+    assert np.array_equal(again.weights, finder.weights)
+    finder.learn([path for path, _ in photos["moth 0"]], store)
+    assert not finder.weights.any()
+
+
 def test_one_box_per_class_finds_the_others_and_a_project_keeps_them(
     photos: dict[str, list[tuple[Path, Box]]], tmp_path: Path
 ) -> None:
@@ -208,9 +231,9 @@ def test_one_box_per_class_finds_the_others_and_a_project_keeps_them(
     assert "box" not in frn_json("classify", project, example, "--find", "none")[0]
     run("classify", project, queries[0][0], "--out", written := tmp_path / "answers.csv", "--crops", tmp_path / "crops")
     assert answers[0]["box"] is not None
-    draw_moth(species(0), np.random.default_rng(9), 192).save(full := tmp_path / "full.png")
+    draw_moth(species(1), np.random.default_rng(9), 192).save(full := tmp_path / "full.png")
     (answer,) = frn_json("classify", project, full)
-    assert (answer["label"], answer["box"]) == ("moth 0", None)  # the whole photo has the largest margin
+    assert (answer["label"], answer["box"]) == ("moth 1", None)  # the whole photo has the largest margin
     run("classify", project, full, "--out", empty := tmp_path / "full.csv")
     head, row = empty.read_text().splitlines()
     assert dict(zip(head.split(","), row.split(","), strict=True))["width"] == ""
@@ -241,7 +264,7 @@ def test_all_finds_every_subject(photos: dict[str, list[tuple[Path, Box]]], tmp_
     draw = np.random.default_rng(3)
     noise = draw.integers(0, 256, (10, 20, 3), dtype=np.uint8)
     scene = Image.fromarray(noise).resize((900, 450), Image.Resampling.BICUBIC)
-    places = {"moth 0": Box(30, 30, 190, 190), "moth 1": Box(650, 20, 190, 190), "moth 2": Box(350, 230, 190, 190)}
+    places = {"moth 0": Box(5, 5, 190, 190), "moth 1": Box(650, 20, 190, 190), "moth 2": Box(350, 230, 190, 190)}
     for kind, box in enumerate(places.values()):
         scene.paste(draw_moth(species(kind), draw, 190), box[:2])
     scene.save(path := tmp_path / "scene.png")
