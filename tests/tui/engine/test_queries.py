@@ -83,6 +83,14 @@ def test_unlabelled_photos_are_grouped(engine: Engine, members: dict[str, list[P
     assert "no photos to group" in engine.ask("group", paths=[str(tmp_path / "away.png")]).reason
 
 
+@pytest.mark.parametrize("classes", [1, 3])
+def test_one_photo_of_each_class_cannot_check_probabilities(
+    engine: Engine, members: dict[str, list[Path]], classes: int
+) -> None:
+    state = engine.state(first(dict(list(members.items())[:classes]), 1))
+    assert "cannot show how sure answers should be" in engine.done("classes", state=state)["expected"]
+
+
 def test_ranks_that_take_too_long_are_sent_with_the_next_request(
     engine: Engine, members: dict[str, list[Path]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -390,6 +390,12 @@ def test_a_histogram_shows_every_value_and_its_height() -> None:
     assert columns([], 0.0, 1.0, 3, 1) == ["   "]
 
 
+def test_a_histogram_without_values_says_why() -> None:
+    histogram = Histogram()
+    histogram.show([], [], 0.0, "one photo of each class")
+    assert histogram.lines(80, 6)[0][0][0] == "one photo of each class"
+
+
 @pytest.mark.parametrize("size", [(80, 24), (60, 20)])
 async def test_summary_and_caption_are_not_cut(drive: Drive, lines: Lines, size: tuple[int, int]) -> None:
     driver = await drive(size=size)

@@ -126,7 +126,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         asked = [item.answer["known"] for item in items if "known" in item.answer]
         threshold = self.threshold.value
         own = self.controller.session.state.threshold
-        self.histogram.show(known, asked, threshold, "" if own is not None else self.controller.expected)
+        self.histogram.show(known, asked, threshold, self.controller.expected if own is None or not known else "")
         self.follow_cursor()
 
     def _update(self, name: str, text: str) -> None:

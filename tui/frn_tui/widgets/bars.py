@@ -164,7 +164,7 @@ class Histogram(Scale):
     def lines(self, width: int, height: int) -> list[list[Part]]:
         bins, rows = width - LABEL, max((height - 2) // 2, 1)
         if bins < 10 or not (self._known or self._asked):
-            return [[("no photo was classified", "histogram--text")]]
+            return [[(self._expected or "no photo was classified", "histogram--text")]]
         low, high = self._range()
         mark = min(max(floor((self._threshold - low) / (high - low) * bins), 0), bins - 1)
         text_style, mark_style = "histogram--text", "histogram--mark"
