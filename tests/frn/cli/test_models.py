@@ -188,11 +188,11 @@ def test_download_from_a_stalled_server_stops(
     sent: bytes, fetch_from: pytest.MonkeyPatch, trickle: Callable[[bytes], str], tmp_path: Path
 ) -> None:
     at(fetch_from, trickle(sent))
-    fetch_from.setattr(transfers, "TIMEOUT", 2.0)
+    fetch_from.setattr(transfers, "TIMEOUT", 1.0)
     refused = frn("models", "add", NETWORK)
     assert refused.exit_code == 1
     assert re.search(
-        r"(timed out|bytes arrived in 2 s)\). Try again online, or pass them with --weights", refused.stderr
+        r"(timed out|bytes arrived in 1 s)\). Try again online, or pass them with --weights", refused.stderr
     )
     assert list((tmp_path / "torch" / "hub" / "checkpoints").iterdir()) == []
 
