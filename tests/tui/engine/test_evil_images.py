@@ -163,6 +163,13 @@ def webp(folder: Path) -> Path:
     return folder / "alpha.webp"
 
 
+NAMES = [
+    b"\x1b[31mred\x1b]0;title\x07.png",
+    b"two\nlines\r\n{}.png",
+    "\u202egnp.exe\u2066.png".encode(),  # written from right to left
+    b"caf\xe9 \xff\xfe.png",
+    *(b"[bold red]m[link=x].png", b"--help.png", b"'\"`$(x)\\.png", b"x" * 240 + b".png", b"   .png"),
+]
 EVIL: dict[str, tuple[Make, str]] = {
     "empty": (written("empty.jpg", b""), BAD),
     "text": (written("text.png", b"I am no image\n" * 99), BAD),
@@ -171,15 +178,8 @@ EVIL: dict[str, tuple[Make, str]] = {
     "PostScript, which would start Ghostscript": (written("eps.jpg", POSTSCRIPT), BAD),
     "SVG": (written("svg.png", b'<svg xmlns="http://www.w3.org/2000/svg"/>'), BAD),
     "only a signature": (written("signature.png", b"\x89PNG\r\n\x1a\n"), BAD),
-    "truncated JPEG": (truncated("truncated.jpg"), BAD),
-    "truncated PNG": (truncated("truncated.png"), BAD),
-    "truncated WebP": (truncated("truncated.webp"), BAD),
-    "truncated GIF": (truncated("truncated.gif"), BAD),
-    "truncated TIFF": (truncated("truncated.tif"), BAD),
-    "PNG with too few rows": (
-        written("rows.png", png(400, 400, rows=3)),
-        GOOD,
-    ),  # zlib reports no error, and the remaining pixels are black
+    **{f"truncated {kind}": (truncated(f"truncated.{kind}"), BAD) for kind in ("jpg", "png", "webp", "gif", "tif")},
+    "PNG with too few rows, which are black": (written("rows.png", png(400, 400, rows=3)), GOOD),
     "bomb of 900 megapixels": (written("bomb.png", png(30_000, 30_000, rows=9)), BAD),
     "bomb of 4 gigapixels": (written("giga.png", png(65_535, 65_535, rows=9)), BAD),
     "100 megapixels": (written("large.png", png(10_000, 10_000)), GOOD),
@@ -188,12 +188,8 @@ EVIL: dict[str, tuple[Make, str]] = {
     "1 x 65,535": (written("column.png", png(1, 65_535, bits=8)), GOOD),
     "1 x 1": (image("dot.png", "RGB", (1, 1)), GOOD),
     "no pixel": (written("none.png", png(0, 0)), BAD),
-    "mode 1": (image("1.png", "1"), GOOD),
-    "mode L": (image("l.png", "L"), GOOD),
-    "mode LA": (image("la.png", "LA"), GOOD),
-    "mode P": (image("p.png", "P"), GOOD),
+    **{f"mode {mode}": (image(f"{mode}.png", mode), GOOD) for mode in ("1", "L", "LA", "P", "RGBA")},
     "mode P with transparency": (image("pt.png", "P", transparency=3), GOOD),
-    "mode RGBA": (image("rgba.png", "RGBA"), GOOD),
     "mode CMYK": (image("cmyk.jpg", "CMYK"), GOOD),
     # Pillow 12 cannot read its own output here
     "mode YCbCr TIFF": (image("ycbcr.tif", "YCbCr"), GOOD if PIL.__version__ >= "13" else BAD),
@@ -208,9 +204,7 @@ EVIL: dict[str, tuple[Make, str]] = {
     "200 MiB of text in a chunk": (text_bomb, BAD),
     "FIFO": (pipe, BAD),
     "socket": (plug, BAD),
-    "link to /dev/zero": (linked("zero.jpg", "/dev/zero"), BAD),
-    "link to /dev/random": (linked("random.jpg", "/dev/random"), BAD),
-    "link to a terminal": (linked("tty.jpg", "/dev/tty"), BAD),
+    **{f"link to /dev/{name}": (linked(f"{name}.jpg", f"/dev/{name}"), BAD) for name in ("zero", "random", "tty")},
     "link to itself": (linked("loop.png", "loop.png"), BAD),
     "link to nothing": (linked("dangling.png", "nothing"), BAD),
     "link to a folder": (linked("up.png", "."), BAD),
@@ -218,15 +212,7 @@ EVIL: dict[str, tuple[Make, str]] = {
     "folder called image": (folder_called_image, BAD),
     "unreadable": (unreadable, BAD),
     "vanished": (vanished, BAD),
-    "name with ESC": (named(b"\x1b[31mred\x1b]0;title\x07.png"), GOOD),
-    "name with newlines": (named(b"two\nlines\r\n{}.png"), GOOD),
-    "name with bidirectional override": (named("\u202egnp.exe\u2066.png".encode()), GOOD),
-    "name that is not UTF-8": (named(b"caf\xe9 \xff\xfe.png"), GOOD),
-    "name with markup": (named(b"[bold red]m[link=x].png"), GOOD),
-    "name with a leading dash": (named(b"--help.png"), GOOD),
-    "name with quotes": (named(b"'\"`$(x)\\.png"), GOOD),
-    "name of 240 characters": (named(b"x" * 240 + b".png"), GOOD),
-    "name of spaces": (named(b"   .png"), GOOD),
+    **{f"name {name!r:.40}": (named(name), GOOD) for name in NAMES},
 }
 
 
