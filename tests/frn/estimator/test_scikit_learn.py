@@ -297,28 +297,15 @@ def test_pickle_opens_after_a_photo_has_changed(
             pickle.dumps(loaded)
 
 
-@pytest.mark.parametrize(
-    "check",
-    [
-        "check_decision_proba_consistency",
-        "check_estimator_cloneable",
-        "check_estimator_repr",
-        "check_estimator_tags_renamed",
-        "check_estimators_unfitted",
-        "check_fit1d",
-        "check_fit_non_negative",
-        "check_get_params_invariance",
-        "check_mixin_order",
-        "check_n_features_in_after_fitting",
-        "check_no_attributes_set_in_init",
-        "check_nonsquare_error",
-        "check_parameters_default_constructible",
-        "check_requires_y_none",
-        "check_set_params",
-        "check_supervised_y_no_nan",
-        "check_valid_tag_types",
-    ],
-)
+CHECKS = """
+decision_proba_consistency estimator_cloneable estimator_repr estimator_tags_renamed estimators_unfitted
+fit1d fit_non_negative get_params_invariance mixin_order n_features_in_after_fitting
+no_attributes_set_in_init nonsquare_error parameters_default_constructible requires_y_none set_params
+supervised_y_no_nan valid_tag_types
+"""
+
+
+@pytest.mark.parametrize("check", CHECKS.split())
 def test_scikit_learn_estimator_checks_pass(check: str) -> None:
     """The scikit-learn checks that do not need rows of numbers as input, since photos are not such rows."""
-    getattr(estimator_checks, check)("FewShotClassifier", FewShotClassifier("conv4"))
+    getattr(estimator_checks, f"check_{check}")("FewShotClassifier", FewShotClassifier("conv4"))

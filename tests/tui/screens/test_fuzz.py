@@ -27,29 +27,12 @@ KEYS = [
     *("h", "k", "l", "ctrl+t", "ctrl+b", "f2", "y", "N", "S", "R", "B", "w", "c", "l", "l"),
     *("v", "ctrl+a", "ctrl+p", "j", "q", "o", "tab", "enter", "enter", "escape", "escape", "down", "ctrl+q"),
 ]
-CHARACTERS = {
-    "slash": "/",
-    "comma": ",",
-    "full_stop": ".",
-    "space": " ",
-    "minus": "-",
-    "plus": "+",
-    "question_mark": "?",
-}
+NAMED = ["slash", "comma", "full_stop", "space", "minus", "plus", "question_mark"]
+CHARACTERS = dict(zip(NAMED, "/,. -+?", strict=True))
 PASTES = [
-    "/photos",
-    "/photos/jay",
-    "/photos/owl/owl-1.jpg /photos/wren/bad-1.jpg",
-    "'/queries/swan-1.jpg'",
-    "/home/birds.frn.json",
-    "/home/birds.zip",
-    "/photos/wren /photos/owl",
-    "file:///queries/jay-10.jpg",
-    "/nowhere \x1b[31m\u202e\udcff.jpg",
-    "\x00",
-    "",
-    "\n\n",
-    "x" * 5000,
+    *("/photos", "/photos/jay", "/photos/owl/owl-1.jpg /photos/wren/bad-1.jpg", "'/queries/swan-1.jpg'"),
+    *("/home/birds.frn.json", "/home/birds.zip", "/photos/wren /photos/owl", "file:///queries/jay-10.jpg"),
+    *("/nowhere \x1b[31m\u202e\udcff.jpg", "\x00", "", "\n\n", "x" * 5000),
 ]
 SIZES = [(80, 24), (140, 40), (40, 12), (20, 5), (1, 1), (100, 30)]
 
