@@ -27,6 +27,7 @@ import torch  # noqa: E402
 from PIL import Image  # noqa: E402
 
 from frn.data.synthetic import draw_moth, species  # noqa: E402
+from frn.models.zoo import DEFAULT_MODEL  # noqa: E402
 from tests.commands import frn  # noqa: E402
 from tests.drawings import DRAWINGS  # noqa: E402
 
@@ -112,7 +113,7 @@ def embedded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cache = tmp_path_factory.mktemp("embedded") / "cache"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FRN_CACHE", str(cache))
-        for model in ("frn-photo", "conv4"):
+        for model in (DEFAULT_MODEL, "conv4"):
             assert not frn("classify", DRAWINGS / "moths", DRAWINGS / "queries", "--model", model).exit_code
     return cache
 
