@@ -26,7 +26,7 @@ Make = Callable[[Path], Path | None]
 Message = dict[str, Any]
 
 MAX_MIB = 700  # memory limit of the engine in MiB
-TIMEOUT = 10.0  # time limit for a file in seconds
+TIMEOUT = 60.0  # time limit for a file in seconds, on a busy machine
 POSTSCRIPT = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"
 GOOD, BAD = "an answer", "a reason"
 
