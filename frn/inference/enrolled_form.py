@@ -12,6 +12,7 @@ threshold.
 import hashlib
 import json
 import math
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,6 +20,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from frn.errors import FrnError
 from frn.features.extractor import Extractor
 from frn.features.feature_cache import FeatureStore
 from frn.images.boxes import Box
@@ -98,7 +100,10 @@ def are_alike(head: HeadParameters, other: HeadParameters) -> bool:
 
 def stored_head(store: FeatureStore | None, state: State, extractor: Extractor) -> HeadParameters | None:
     key = classes_key(state, extractor)
-    return from_bytes(store.get_bytes(extractor.sha256, key) if store else None, key, HeadParameters)
+    head = from_bytes(store.get_bytes(extractor.sha256, key) if store else None, key, HeadParameters)
+    with suppress(FrnError):  # a head out of range counts as absent
+        return head and HeadParameters.from_metadata(asdict(head))
+    return None
 
 
 def store_head(store: FeatureStore | None, state: State, extractor: Extractor, tuned: HeadParameters) -> None:

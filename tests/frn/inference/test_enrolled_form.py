@@ -26,6 +26,7 @@ from frn.inference.enrolled_form import (
     form_key,
     from_bytes,
     head_of,
+    store_head,
     to_bytes,
 )
 from frn.inference.enrollment import Enrollment
@@ -184,6 +185,17 @@ def test_the_head_of_a_project_decides_its_own_answers_only(extractor: Extractor
     same = Classifier(extractor, FeatureStore(store))
     assert same.enroll_state(by_folder.state) == []  # its head is the one that was chosen here
     assert answers(same, queries) == before
+
+
+@pytest.mark.parametrize("wrong", [{"alpha": np.nan}, {"beta": 51.0}, {"gamma": 0.0}, {"gamma": 1e308}])
+def test_a_stored_head_out_of_range_is_absent(
+    extractor: Extractor, enrolled: Enrolled, wrong: dict[str, float]
+) -> None:
+    store, state, queries, before = enrolled
+    store_head(FeatureStore(store), state, extractor, HeadParameters(**wrong))
+    classifier = Classifier(extractor, FeatureStore(store))
+    assert classifier.enroll_state(state) == []
+    assert answers(classifier, queries) == before
 
 
 def test_a_form_that_is_not_whole_is_absent(extractor: Extractor, enrolled: Enrolled) -> None:
