@@ -3,6 +3,7 @@
 import json
 import pickle
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +27,8 @@ from frn.features.extractor import MAX_FEATURE, Embedded, Extractor, Tta
 from frn.features.feature_cache import FeatureStore
 from frn.images.boxes import Box, box_name, split_box
 from frn.images.opening import open_image
+from frn.inference.classifier import Classifier
+from frn.inference.enrollment import listed_state
 from frn.inference.find import SCALE, Finder, distinct, margins, pixel_box, window_means
 from frn.ridge.enrolment import ClassScorer, enroll
 
@@ -355,3 +358,16 @@ def test_an_export_finds_what_python_finds(
         assert [left, top, right - left, bottom - top] == answer["box"]
         assert values["label"] == answer["label"]
         assert values["known"] == pytest.approx(answer["known"], abs=2e-3)
+
+
+def test_few_photos_explain_less_of_a_searched_example(photos: dict[str, list[tuple[Path, Box]]]) -> None:
+    classifier = Classifier(load_extractor("conv4", "cpu"))
+    files = {
+        name: [path for path, _ in own[: 1 if place == 0 else 3]] for place, (name, own) in enumerate(photos.items())
+    }
+    classifier.enroll_state(replace(listed_state(files), search="one"))
+    assert classifier.left_out is not None
+    errors, labels, *_, smaller = classifier.left_out
+    assert smaller[:, 0].mean() > errors[np.arange(len(labels)), labels].mean()
+    assert (smaller >= 0).all()
+    assert len(classifier.rule.offsets) == len(files)
