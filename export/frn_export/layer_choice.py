@@ -64,7 +64,7 @@ def choose_layer(
             if layer == 1:
                 raise
             break
-        pools = _pools(model, classes)
+        pools = pools_of(model, classes)
         for name, channels in channel_maps(pools):
             mapped = pools if channels is None else [pool @ channels for pool in pools]
             candidate = Candidate(layer, name, *_judge(mapped))
@@ -79,7 +79,7 @@ def choose_layer(
 
 
 @torch.inference_mode()
-def _pools(model: Model, classes: Mapping[str, Sequence[Path]]) -> list[Maps]:
+def pools_of(model: Model, classes: Mapping[str, Sequence[Path]]) -> list[Maps]:
     """Return the maps (k, r, d) of each class."""
 
     def maps(path: Path) -> Maps:

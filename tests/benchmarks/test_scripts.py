@@ -1,6 +1,7 @@
 """Run the scripts as users call them."""
 
 import importlib
+import itertools
 import json
 import os
 import re
@@ -144,3 +145,16 @@ def test_documented_command_parses(text: str) -> None:
     except Exception as error:
         if type(error).__name__ != "MissingParameter":  # a mention in a sentence may be incomplete
             raise
+
+
+@pytest.mark.nightly
+def test_the_choice_of_a_layer_is_measured_with_a_trained_transformer(tmp_path: Path) -> None:
+    pytest.importorskip("timm", reason="needs the extra `timm`")
+    for split, number, photo in itertools.product(("train", "val"), range(10), range(10)):
+        path = tmp_path / "data" / split / str(number) / f"{photo}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draw_moth(species(number), np.random.default_rng(photo), 80).save(path)
+    words = ("layers", tmp_path / "data", "--weights", tmp_path / "vit.pth", "--minutes", 0.02, "--draws", 1)
+    assert re.search(
+        r"data 0: last \d.*, auto \d.* of 50 photos right.*\nmean: last .*; difference .*%", output(*words)
+    )
