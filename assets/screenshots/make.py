@@ -105,7 +105,7 @@ async def tour() -> None:
     shutil.copytree(here.parent / "samples" / "queries", home / "photos")
     async with opened(120, 34) as stage:
         stage.take("tour-1", "The app starts on piles of sorted samples")
-        await stage.press("p", "enter", "end", "up")
+        await stage.press("p", "right", "end", "up")
         stage.take("tour-2", "Picking a photo to ask about")
         await stage.press("enter", "right_square_bracket")
         stage.take("tour-3", "Where another class could not rebuild the photo")

@@ -110,3 +110,18 @@ async def test_the_hint_is_centred_and_wrapped(play: Play, lines: Lines) -> None
     await pilot.pause()
     assert all(char.isprintable() for line in lines(pilot.app) for char in line)
     assert [cell_len(line) for line in lines(pilot.app)] == [12] * 4
+
+
+async def test_the_previous_photo_does_not_stay_under_the_name_of_the_next(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("frn_tui.widgets.preview.LATE", 0.01)
+    preview = Preview(mode="half")
+    pilot, _ = await play(preview)
+    for paths, stays in ((["/y", "/x"], True), (["/y"], False)):
+        shown(preview, picture := plain(80, 24))
+        for path in paths:
+            preview.show(path)
+        assert preview.picture is picture  # steps do not flicker
+        await pilot.pause(0.1)
+        assert (preview.picture is picture) == stays

@@ -83,7 +83,7 @@ def serve(options: Sequence[str], port: int) -> None:
     async def visit(request: "Request") -> "WebSocketResponse":
         if request.headers.get("Origin") != f"http://{request.host}":
             raise web.HTTPForbidden(text="this address serves only the page of frn-tui")
-        page = web.WebSocketResponse(heartbeat=15, timeout=2)
+        page = web.WebSocketResponse(heartbeat=120, timeout=2)  # a busy machine answers a ping after many seconds
         await page.prepare(request)
         visits.add(page)
         try:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from textwrap import wrap
 from typing import ClassVar, Literal
 
@@ -48,6 +49,10 @@ class Mark:
     in_pixels: bool = False
 
 
+LATE = 0.5
+"""Seconds for which the previous photo stays until the image of the next one arrives, so that steps do not flicker."""
+
+
 class Preview(Widget, can_focus=True):
     """Shows a photo, and requests another image of it whenever its size, mode or view changes.
 
@@ -79,6 +84,7 @@ class Preview(Widget, can_focus=True):
         self.zoom, self.centre = 1.0, MIDDLE  # zoom relative to the whole photo, and the point at the centre
         self.follower: Preview | None = None  # a preview that shows the same part of its photo
         self.picture: Picture | None = None
+        self._pictured = ""  # path of the photo that it shows
         self.on_picture: Callable[[RenderPreview], object] = lambda request: None
         """Called with the request of each image that is shown."""
         self._path, self._framed, self._subject, self._views = "", False, list[int](), False
@@ -112,12 +118,20 @@ class Preview(Widget, can_focus=True):
         """
         if path != self._path:
             self._drawn = None
+            if self.is_attached and self.picture is not None:
+                self.set_timer(LATE, partial(self._forget, self.picture))
         self._path, self._look, self._heat = path, look, heat
         self._framed, self._subject, self._views = framed, list(subject), views
         if not path:
             self.picture = None
         self.refresh()
         self._want()
+
+    def _forget(self, picture: Picture) -> None:
+        """Clear the image of the previous photo, because the next key acts on another one."""
+        if self.picture is picture and self._path != self._pictured:
+            self.picture = None
+            self.refresh()
 
     @property
     def request(self) -> RenderPreview | None:
@@ -133,7 +147,7 @@ class Preview(Widget, can_focus=True):
         if request != self._wanted:
             return
         graphics_of(self.app).send(picture)
-        self.picture = picture
+        self.picture, self._pictured = picture, request.path
         if picture is not None and self.zoom > 1:  # the engine limits the view to the photo
             left, top, right, bottom = picture.view
             self.centre = (left + right) / 2, (top + bottom) / 2
