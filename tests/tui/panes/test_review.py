@@ -558,3 +558,13 @@ async def test_the_class_of_an_answer_is_renamed_in_the_review(driver: Driver) -
     await driver.type("barn owl")
     assert [entry.name for entry in driver.app.controller.session.state.classes] == ["jay", "barn owl", "wren"]
     assert driver.said == "renamed owl to barn owl   u: undo"
+
+
+async def test_the_large_view_shows_the_error_map_without_colours(
+    drive: Drive, lines: Lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    driver = await drive()
+    await opened(driver)
+    await driver.keys("l", "enter")
+    assert "light: unlike any" in "\n".join(lines(driver.app))
