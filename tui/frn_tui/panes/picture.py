@@ -176,11 +176,11 @@ class LargeView(Horizontal):
         subject = subject_in(answer)
         self.photo.show(answer["path"] if answer and scores else "", framed=bool(subject), subject=subject)
         path, inside = close_up(answer["path"] if answer and heat else "", subject)
-        look, where = ("map", "light") if self.app.no_color else ("blend", "coloured")  # greys would hide the blend
+        look: Look = "map" if self.app.no_color else "blend"  # greys would hide the blend
         self.map.show(path, look, heat, subject=inside, views=bool(answer and answer.get("views")))
         self.near.show(close_up(nearest, found)[0] if scores else "")
         near_title = f"nearest: {'/'.join(nearest.split('/')[-2:])}"
-        map_title = f"{where}: unlike any {best}" * bool(heat)
+        map_title = f"{'light' if look == 'map' else 'coloured'}: unlike any {best}" * bool(heat)
         for name, title in (("map", map_title), ("near", near_title)):
             text = Text(display_name(title, 60), no_wrap=True, overflow="ellipsis")
             self.query_one(f"#large-{name}-title", Static).update(text)

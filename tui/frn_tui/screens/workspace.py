@@ -48,7 +48,7 @@ class Workspace(KeyedScreen[None]):
     VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]
 
     def __init__(self, controller: Controller, settings: Settings, mode: Mode) -> None:
-        super().__init__(classes="-show-query")
+        super().__init__()
         self.controller = controller
         self.context = Context(self, controller, settings, mode)
         self.project_bar = ProjectBar(self.context)
@@ -63,6 +63,7 @@ class Workspace(KeyedScreen[None]):
         self.context.show_example = self.show_example
 
     def compose(self) -> ComposeResult:
+        self.add_class(f"-show-{self._first_pane}")  # now, because a later change would style all widgets again
         yield self.project_bar
         with Horizontal(id="panes"):
             yield self.classes_pane
@@ -77,7 +78,11 @@ class Workspace(KeyedScreen[None]):
         self.controller.listener = self.refresh_all
         self.refresh_all()
         # After layout: a temporarily hidden pane loses the focus.
-        self.call_after_refresh(self.focus_pane, "query" if self.app.size.width < MEDIUM else "classes")
+        self.call_after_refresh(self.focus_pane, self._first_pane)
+
+    @property
+    def _first_pane(self) -> str:
+        return "query" if self.app.size.width < MEDIUM else "classes"
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.width < TINY[0] or event.size.height < TINY[1], "-tiny")
