@@ -35,7 +35,7 @@ FIND_VERSION = 3  # version of the search for subjects: increase it if it finds 
 DIGEST = 16
 SAME_HEAD = 0.02  # below this difference, two heads count as alike: the search may end apart on another processor
 
-Kind = TypeVar("Kind", HeadParameters, "EnrolledForm", dict[str, str], Box)
+Kind = TypeVar("Kind", HeadParameters, "EnrolledForm", dict[str, str], list[float], Box)
 
 
 class LeftOut(NamedTuple):
@@ -125,7 +125,7 @@ def store_copies(store: FeatureStore | None, state: State, extractor: Extractor,
         store.put_bytes(extractor.sha256, key, to_bytes(copies, key))
 
 
-def to_bytes(content: EnrolledForm | HeadParameters | dict[str, str] | Box, key: str) -> bytes:
+def to_bytes(content: EnrolledForm | HeadParameters | dict[str, str] | list[float] | Box, key: str) -> bytes:
     """Return a form, or a head, as MessagePack after its digest; an array becomes its type, shape and values."""
     data = msgspec.msgpack.encode(content, enc_hook=lambda array: (array.dtype.str, array.shape, array.tobytes()))
     return _digest(key, data) + data

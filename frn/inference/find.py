@@ -129,12 +129,13 @@ class Finder:
         if key == self._key:
             return
         self._learned, self._totals, self._key = tuple(path for path, _ in read), None, key
-        if store and (kept := store.get_bytes(self.extractor.sha256, key)):
-            self.weights = np.frombuffer(kept)
+        stored = from_bytes(store.get_bytes(self.extractor.sha256, key) if store else None, key, list[float])
+        if stored is not None and len(stored) == len(self.weights) and np.isfinite(stored).all():
+            self.weights = np.array(stored)
         else:
             self.weights = self._regression()
             if store:
-                store.put_bytes(self.extractor.sha256, key, self.weights.tobytes())
+                store.put_bytes(self.extractor.sha256, key, to_bytes(self.weights.tolist(), key))
 
     def _regression(self, without: Path | None = None) -> Array:
         """Return weights learned from all boxes, or all but one of several."""

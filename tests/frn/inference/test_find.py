@@ -201,6 +201,10 @@ def test_boxes_teach_where_subjects_are(
     assert np.array_equal(again.weights, finder.weights)
     again.learn([*boxes, Path(box_name(str(tmp_path / "missing.png"), Box(0, 0, 9, 9)))], store)
     assert np.array_equal(again.weights, finder.weights)
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "get_bytes", lambda *_: b"damaged")
+        (other := Finder(extractor)).learn(boxes, store)
+    assert np.array_equal(other.weights, finder.weights)
     finder.learn([path for path, _ in photos["moth 0"]], store)
     assert not finder.weights.any()
 
