@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from frn.errors import FrnError, shorten
-from frn.system.processes.locks import Lock, lock
+from frn.system.processes.locks import Lock, lock, require_lock
 
 LOCK, PART = "frn-lock", "frn-part"
 """Suffixes of the files next to a file or folder while it is written: its lock and its new content."""
@@ -126,6 +126,7 @@ def require_writable(path: Path, *, replace: bool | None = None) -> None:
     """
     refuse_photo(path)
     try:
+        require_lock(beside(Path(os.path.realpath(path)), LOCK))
         status = path.stat()
     except FileNotFoundError:
         folder = next(parent for parent in path.absolute().parents if parent.exists())

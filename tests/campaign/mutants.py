@@ -28,7 +28,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 CORE = (
     *("frn/system/files.py", "frn/features", "frn/projects", "frn/inference", "frn/evaluation", "frn/ridge"),
-    *("export/frn_export", "tui/frn_tui/engine"),
+    *("frn/estimator", "export/frn_export", "tui/frn_tui/engine"),
 )
 SOURCES = {"frn": "frn", "frn_export": "export/frn_export", "frn_tui": "tui/frn_tui", "tests": "tests"}
 """Root folder of each package."""

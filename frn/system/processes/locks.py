@@ -8,6 +8,7 @@ import errno
 import math
 import os
 import shlex
+import stat
 import sys
 import warnings
 from collections.abc import Iterator
@@ -48,6 +49,7 @@ class Lock:
         """
         from filelock import Timeout
 
+        require_lock(self.path)
         try:
             self._lock.acquire(timeout=timeout)
         except Timeout:
@@ -66,10 +68,8 @@ class Lock:
         self._lock.release()
 
     def _sign(self, descriptor: int) -> None:
-        status = os.fstat(descriptor)
-        if status.st_nlink > 1 or os.read(descriptor, len(SIGNED)) not in (b"", SIGNED):
-            raise OSError(errno.EEXIST, f"{self.path} is not a lock of frn. Rename it")
-        self._status = status
+        require_lock(self.path)  # it may have been replaced meanwhile
+        self._status = os.fstat(descriptor)
         command = shlex.join([os.path.basename(sys.argv[0]), *sys.argv[1:]])  # noqa: PTH119
         with contextlib.suppress(OSError):  # on a full disk, the lock has no name
             os.ftruncate(descriptor, 0)
@@ -79,6 +79,15 @@ class Lock:
     def _forget(self) -> None:
         """Leave the file to the parent process after a fork, as `FileLock` also does."""
         self._status = None
+
+
+def require_lock(path: Path) -> None:
+    """Raise OSError if something that is not a lock of `frn` has the name of one."""
+    with contextlib.suppress(FileNotFoundError, PermissionError):  # Windows lets nobody read a held one
+        status = path.lstat()
+        is_lock = stat.S_ISREG(status.st_mode) and status.st_nlink == 1
+        if not is_lock or path.read_bytes()[: len(SIGNED)] not in (b"", SIGNED):
+            raise OSError(errno.EEXIST, f"{path} is not a lock of frn. Rename it")
 
 
 def holder(path: Path) -> str:

@@ -19,7 +19,7 @@ from frn.estimator.few_shot import FewShotClassifier
 from frn.inference.results import ResultsFile
 from frn.report.page import write_page
 from frn.system.file_sets import write_set
-from frn.system.files import write_atomically
+from frn.system.files import require_writable, write_atomically
 from frn.system.processes.locks import Lock
 from frn.training.runs.run import RunFolder
 from tests.drawings import DRAWINGS
@@ -154,11 +154,13 @@ def test_the_backup_of_a_project_has_the_mode_of_the_project_and_replaces_no_oth
 
 def test_a_lock_empties_no_file_of_others(tmp_path: Path) -> None:
     diary, path = tmp_path / "diary.txt", tmp_path / "x"
-    for make in (path.with_name(".x.frn-lock").hardlink_to, lambda _: path.with_name(".x.frn-lock").write_text("mine")):
+    theirs = path.with_name(".x.frn-lock")
+    for make in (theirs.hardlink_to, theirs.symlink_to, lambda _: theirs.write_text("mine")):
         diary.write_text("process 1 of my diary")
         make(diary)
-        with pytest.raises(FrnError, match=r"x: cannot be written \(.*\.x\.frn-lock is not a lock of frn"):
-            write_atomically(path, "new")
+        for write in (require_writable, lambda path: write_atomically(path, "new")):  # the first is before the work
+            with pytest.raises(FrnError, match=r"x: cannot be written \(.*\.x\.frn-lock is not a lock of frn"):
+                write(path)
         assert diary.read_text() == "process 1 of my diary"
         assert path.with_name(".x.frn-lock").read_text() in ("process 1 of my diary", "mine")
         path.with_name(".x.frn-lock").unlink()
