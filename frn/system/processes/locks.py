@@ -49,13 +49,13 @@ class Lock:
         """
         from filelock import Timeout
 
-        require_lock(self.path)
         try:
             self._lock.acquire(timeout=timeout)
         except Timeout:
             return False
         except OSError as error:
             if error.errno not in NO_LOCKS:
+                require_lock(self.path)  # says more about a link
                 raise
         return True
 

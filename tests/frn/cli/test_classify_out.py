@@ -103,6 +103,7 @@ def test_transductive_answers_state_that_they_depend_on_the_other_photos() -> No
 def test_a_full_disk_is_reported_with_the_file_name(tmp_path: Path) -> None:
     out = tmp_path / "new" / "results.jsonl"
     words = ["classify", SAMPLES / "moths", SAMPLES / "queries", "--out", out, "--model", "conv4"]
-    result = processes.run(["sh", "-c", 'ulimit -f 1; exec "$@"', "sh", sys.executable, "-m", "frn", *words])
+    command = [sys.executable, "-B", "-m", "frn", *words]  # bytecode would be cut as well, and stay so
+    result = processes.run(["sh", "-c", 'ulimit -f 1; exec "$@"', "sh", *command])
     assert result.returncode == 1
     assert result.stderr == f"error: {out}: cannot be written (File too large). Fix that and continue with --resume.\n"

@@ -56,6 +56,18 @@ def test_a_photo_in_the_wrong_class_is_to_be_removed_and_others_are_not() -> Non
     advice = advise(classifier)
     assert advice[0].startswith(f"remove {second}/{stray.name} from {first}: it looks like {second}, and explains ")
     assert advice[1:] == [f"add photos to {third}: it has a single one"]
+    maps = _alike_in_a_class(classifier, np.ones(5))
+    assert not [line for line in advise(classifier, maps.__getitem__) if line.startswith("remove")]
+
+
+def _alike_in_a_class(classifier: Classifier, weights: np.ndarray) -> dict[str, np.ndarray]:
+    """Return maps by content key; the examples of a class share a random map, with the weight of their place."""
+    draws, maps = np.random.default_rng(0), dict[str, np.ndarray]()
+    for entry in classifier.state.classes:
+        common = draws.standard_normal(classifier.extractor.shape)
+        for weight, photo in zip(weights, entry.supports, strict=False):
+            maps[photo.key] = common * weight + draws.standard_normal(common.shape) / 5
+    return maps
 
 
 def test_the_photo_that_carries_the_most_of_its_class_comes_first() -> None:
@@ -63,11 +75,7 @@ def test_the_photo_that_carries_the_most_of_its_class_comes_first() -> None:
     classes = {home.name: sorted(home.iterdir())[:k] for home, k in zip(sorted(MOTHS.iterdir()), (3, 5), strict=False)}
     classifier = Classifier(load_extractor("frn-photo", "cpu"), FeatureStore())
     classifier.enroll(classes)
-    draws, maps = np.random.default_rng(0), dict[str, np.ndarray]()
-    for entry in classifier.state.classes:
-        common = draws.standard_normal(classifier.extractor.shape)
-        for place, photo in enumerate(entry.supports):
-            maps[photo.key] = common * (1 if place else 20) + draws.standard_normal(common.shape) / 5
+    maps = _alike_in_a_class(classifier, np.array([20, 1, 1, 1, 1]))
     carried = [line for line in advise(classifier, maps.__getitem__) if "it alone gives" in line]
     assert carried == [
         f"add photos like {entry.name}/{entry.supports[0].path.name} to {entry.name}: "
