@@ -238,6 +238,7 @@ def test_photos_can_be_moved_back_and_existing_files_are_kept(bare: Engine, tmp_
     done = bare.sort(folder=str(tmp_path / "out"), photos=[[str(path), "jay"] for path in paths], move=True)
     assert done["twins"] == [str(paths[1])]
     assert not any(path.exists() for path in paths)
+    paths[0].parent.rmdir()
     paths[2].write_text("3")
     photos = [[path, place, path in done["twins"]] for path, place in done["places"].items()][::-1]
     back = bare.move(journal=done["journal"], photos=photos, back=True)
