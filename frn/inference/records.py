@@ -126,7 +126,7 @@ class Explanation(Answer, kw_only=True, forbid_unknown_fields=True):
 class Expected(Struct, forbid_unknown_fields=True):
     """Expected results for unknown photos, with the calibrated threshold."""
 
-    false_rejections: float
+    false_rejections: Maybe
     caught: Maybe
     auroc: Maybe
     text: Annotated[str, Meta(description="The same in words, or why nothing can be expected.")] = ""

@@ -250,7 +250,12 @@ class Calibration:
 
     @property
     def rejected(self) -> float:
-        """Return the expected fraction of known photos that are rejected: the stated one, or more (see `rule`)."""
+        """Return the expected fraction of known photos that are rejected: the stated one, or more (see `rule`).
+
+        NaN if nothing could be checked.
+        """
+        if self.unchecked:
+            return float("nan")
         more = float((self.known < self.rule.threshold).mean()) if len(self.others) else 0.0
         return max(self.false_rejections, more)
 

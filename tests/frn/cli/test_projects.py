@@ -281,6 +281,7 @@ def test_every_door_says_that_one_photo_of_each_class_cannot_check_probabilities
     assert said in frn("enroll", few, *words, "--out", project).stdout
     again = json.loads(frn("enroll", few, *words, "--out", project, "--replace", "--threshold", 0.5, "--json").stdout)
     assert said in again["expected"]["text"]
+    assert again["expected"]["false_rejections"] is None
     assert said in frn("enroll", project, "--out", tmp_path / "c.frn.json").stdout  # with a threshold of its own
     (photo,) = sorted(birds.glob("*/*"))[1:2]
     answered = frn("classify", project, photo, "--json", "--report", report)
