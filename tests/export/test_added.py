@@ -14,7 +14,7 @@ import torch
 from frn_export import added
 from frn_export.added import add_file, add_model
 from frn_export.graphs.backbone import features_graph
-from frn_export.layer_choice import channel_maps
+from frn_export.layer_choice import channel_maps, choose_layer
 from PIL import Image
 
 from frn.errors import FrnError
@@ -173,6 +173,14 @@ def test_auto_layer_of_a_transformer_classifies_as_well_as_its_notes_say(folder:
         added(name="other", classes={"a": classes["dark"], "b": classes["light"][:1]})
     with pytest.raises(FrnError, match=r"chooses on photos of --classes FOLDER"):
         added(name="other")
+
+
+def test_auto_layer_says_why_a_network_has_no_layer() -> None:
+    def build(layer: int) -> Model:
+        raise FrnError(f"no layer {layer}")
+
+    with pytest.raises(FrnError, match="no layer 1"):
+        choose_layer(build, {"a": [Path("1"), Path("2")], "b": [Path("3"), Path("4")]}, print)
 
 
 def test_channel_maps_whiten_or_project_and_keep_the_energy() -> None:

@@ -300,13 +300,15 @@ def test_photo_is_synced_before_the_original_is_removed(
 
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(os, "unlink", removed)
-    bare.sort(folder=str(out), photos=[[str(photo), "jay"]], move=kind != "copy")
+    done = bare.sort(folder=str(out), photos=[[str(photo), "jay"]], move=kind != "copy")
     before = steps[: steps.index(("removed", 0))] if kind in ("link", "twin") else steps
     numbers = [inode for _, inode in before]
     wanted = [] if kind == "move" else [place.stat().st_ino, place.parent.stat().st_ino]
     assert [inode for inode in numbers if inode in wanted][-2:] == wanted
     if kind != "twin":
         assert {out.stat().st_ino, tmp_path.stat().st_ino} <= set(numbers)
+    if kind != "copy":
+        assert Path(done["journal"]).parent.stat().st_ino in numbers
 
 
 def test_the_journal_lists_moves_and_ignores_incomplete_and_changed_lines(bare: Engine, tmp_path: Path) -> None:
@@ -482,15 +484,24 @@ def test_undo_stops_if_another_photo_has_taken_either_place(bare: Engine, tmp_pa
 
 
 @pytest.mark.parametrize("target", ["kept", "changed"])
-def test_undo_restores_a_link_unless_it_leads_to_another_photo(bare: Engine, tmp_path: Path, target: str) -> None:
+def test_undo_restores_a_link_unless_it_leads_to_another_photo(
+    bare: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
     (tmp_path / "photo.jpg").write_text("1")
     (link := tmp_path / "link.jpg").symlink_to("photo.jpg")
     done = bare.sort(folder=str(tmp_path / "out"), photos=[[str(link), "jay"]], move=True)
     if target == "changed":
         (tmp_path / "photo.jpg").write_text("2")
-    photos = [[str(link), done["places"][str(link)], False]]
+    photos, synced, fsync = [[str(link), done["places"][str(link)], False]], list[int](), os.fsync
+
+    def sync(file: int) -> None:
+        synced.append(os.fstat(file).st_ino)
+        fsync(file)
+
+    monkeypatch.setattr(os, "fsync", sync)
     assert bare.move(journal=done["journal"], photos=photos, back=True)["failed"] == []
     assert link.read_text() == "1"
+    assert tmp_path.stat().st_ino in synced or target == "changed"
     assert link.is_symlink() == (target == "kept")
     assert not (tmp_path / "out").exists()  # the folders of the move are empty again
 
