@@ -170,3 +170,17 @@ def test_models_compare_proposes_test_time_augmentation_where_it_gains(monkeypat
 def test_an_exported_classifier_with_second_looks_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FrnError, match="decides for each photo whether to look twice"):
         fitted("auto").export_onnx(tmp_path / "moths.onnx")
+
+
+def test_large_classes_are_also_seen_as_if_they_were_small() -> None:
+    classes = {
+        home.name: sorted(home.iterdir())[:k] for home, k in zip(sorted(MOTHS.iterdir()), (2, 5, 5), strict=False)
+    }
+    classifier = FewShotClassifier("conv4", tta="auto", device="cpu").fit(classes)._fitted.classifier
+    assert classifier.second is not None
+    left_out = classifier.second.views[0].left_out
+    assert left_out is not None
+    as_small = left_out.smaller[:, 0]
+    assert (as_small >= 0).tolist() == (left_out.labels > 0).tolist()  # photos of the two large classes
+    own = left_out.errors[np.arange(len(as_small)), left_out.labels]  # with what the larger class takes
+    assert as_small[left_out.labels > 0].mean() > own[left_out.labels > 0].mean()  # two photos rebuild less than five
