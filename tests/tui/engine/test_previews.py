@@ -108,6 +108,16 @@ def test_each_location_of_the_map_is_drawn_in_the_right_place(
     assert checked > 50
 
 
+def test_the_crop_of_a_subject_lies_inside_it(bare: Engine, tmp_path: Path) -> None:
+    Image.new("RGB", (100, 60)).save(tmp_path / "x.png")
+    where: Message = {"columns": 60, "rows": 40, "subject": [20, 10, 40, 40]}
+    answer = bare.done("preview", path=str(tmp_path / "x.png"), **where)
+    left, top, right, bottom = answer["crop"]
+    assert (left + right, top + bottom) == pytest.approx((0.8, 1.0))
+    assert 0.2 < left < right < 0.6
+    assert 1 / 6 < top < bottom < 5 / 6
+
+
 FRAMES = [
     (0.2, 0.25, 0.8, 0.75),
     (-0.5, 0.25, 0.5, 1.0),
