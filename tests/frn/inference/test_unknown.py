@@ -14,6 +14,7 @@ from frn.inference.unknown import (
     explained,
     fit,
     low_quantile,
+    stride,
     terms,
     without_itself,
 )
@@ -343,3 +344,8 @@ def test_calibration_gives_the_recorded_values(counts: tuple[int, ...]) -> None:
     found = calibrate(measures, rows[1], 3.0, 0.1, None, counts, smaller if len(set(counts)) > 1 else None)
     values = [*found.fitted.weights, found.fitted.bias, found.rule.threshold, found.caught, found.auroc]
     np.testing.assert_allclose([*values, *found.fitted.offsets], RECORDED[counts], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("find", "most"), [("none", 1000), ("one", 200)])
+def test_of_many_examples_an_even_selection_calibrates(find: str, most: int) -> None:
+    assert [stride(count, find) for count in (0, 1, most, most + 1, 3 * most)] == [1, 1, 1, 2, 3]
