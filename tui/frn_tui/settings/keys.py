@@ -1,7 +1,7 @@
 """The table of all keys (`keys.toml`), and the screens that bind them."""
 
 import inspect
-import json
+import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,15 +26,12 @@ class Key:
 
 
 def _table() -> dict[str, Key]:
-    table, group = {}, ""
-    for line in Path(__file__).with_name("keys.toml").read_text(encoding="utf-8").splitlines():
-        name, is_row, row = line.partition(" = ")
-        if line.startswith("["):
-            group = line.strip('[]"')
-        elif is_row and not line.startswith("#"):  # its value is JSON, which is read faster
-            keys, label, meaning, *action = json.loads(row)
-            table[name] = Key(group, keys, label, meaning, action[0] if action else name.replace("-", "_"))
-    return table
+    groups = tomllib.loads(Path(__file__).with_name("keys.toml").read_text(encoding="utf-8"))
+    return {
+        name: Key(group, keys, label, meaning, action[0] if action else name.replace("-", "_"))
+        for group, rows in groups.items()
+        for name, (keys, label, meaning, *action) in rows.items()
+    }
 
 
 TABLE = _table()
