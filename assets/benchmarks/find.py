@@ -52,7 +52,8 @@ from frn.images.opening import open_image
 from frn.images.transforms import Pixels
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.enrollment import listed_state
-from frn.inference.find import Finder
+from frn.inference.find.examples import learn
+from frn.inference.find.finder import Finder, Sought
 from frn.models.zoo import DEFAULT_MODEL
 from frn.projects.class_files import class_files
 from frn.ridge.enrolment import ClassScorer, enroll
@@ -142,16 +143,12 @@ def whole(path: Path) -> Path:
     return split_box(path)[0]
 
 
-def enrolled(finder: Memory, examples: Sequence[Sequence[Path]]) -> ClassScorer:
-    """Return classes of these photos."""
+def enrolled(finder: Memory, examples: Sequence[Sequence[Path]]) -> Sought:
+    """Return classes of these photos, and what their boxes teach."""
     pools = [finder.embed(paths) for paths in examples]
     head = tune_by_leave_one_out(pools, finder.extractor.prior)
-    return ClassScorer([enroll(pool, head) for pool in pools])
-
-
-def teach(finder: Finder, examples: Sequence[Sequence[Path]]) -> None:
-    """Let the finder learn from the boxes of examples."""
-    finder.learn([path for own in examples for path in own], None)
+    lesson = learn(finder, [path for paths in examples for path in paths], None)
+    return Sought(ClassScorer([enroll(pool, head) for pool in pools]), lesson.weights)
 
 
 def overlap(one: Box, other: Box) -> float:
@@ -171,38 +168,42 @@ def elsewhere(path: Path) -> Path:
     return Path(box_name(str(file), Box(left, top, *box[2:])))
 
 
+def accuracy(finder: Memory, sought: Sought, paths: Sequence[Path], labels: NDArray[np.intp]) -> float:
+    """Return the percentage of photos, or boxes of photos, that get their label."""
+    return 100 * float((sought.scorer.class_error(finder.embed(paths)).argmin(1) == labels).mean())
+
+
 def measure(finder: Memory, draw: Draw) -> dict[str, float]:
     """Return the value of each row for a draw of boxed photos."""
 
-    def right(scorer: ClassScorer, paths: Sequence[Path]) -> float:
-        return 100 * float((scorer.class_error(finder.embed(paths)).argmin(1) == draw.labels).mean())
+    def right(sought: Sought, paths: Sequence[Path]) -> float:
+        return accuracy(finder, sought, paths, draw.labels)
+
+    def found(sought: Sought) -> list[Path]:
+        return [finder.box(path, sought) for path in new]
 
     new = [whole(path) for path in draw.queries]
     boxed, plain = enrolled(finder, draw.examples), enrolled(finder, [[*map(whole, own)] for own in draw.examples])
-    first = [own[:1] for own in draw.examples]
-    seeds = enrolled(finder, first)
-    teach(finder, first)
-    located = [
-        [own[0], *(finder.box(whole(path), seeds, label) for path in own[1:])]
-        for label, own in enumerate(draw.examples)
-    ]
-    one = enrolled(finder, located)
-    wrong = [[(elsewhere(path) if n % 5 == 1 else path) for n, path in enumerate(own)] for own in draw.examples]
-    astray = enrolled(finder, wrong)
-
-    def found(scorer: ClassScorer, examples: Sequence[Sequence[Path]]) -> list[Path]:
-        teach(finder, examples)
-        return [finder.box(path, scorer) for path in new]
-
-    places = found(boxed, draw.examples)
+    seeds = enrolled(finder, [own[:1] for own in draw.examples])
+    one = enrolled(
+        finder,
+        [
+            [own[0], *(finder.box(whole(path), seeds, label) for path in own[1:])]
+            for label, own in enumerate(draw.examples)
+        ],
+    )
+    astray = enrolled(
+        finder, [[(elsewhere(path) if n % 5 == 1 else path) for n, path in enumerate(own)] for own in draw.examples]
+    )
+    places = found(boxed)
     pairs = [(split_box(place)[1], split_box(true)[1]) for place, true in zip(places, draw.queries, strict=True)]
     return {
         "whole": right(plain, new),
         "boxed examples": right(boxed, new),
         "boxed, found": right(boxed, places),
-        "boxed, a fifth wrong": right(astray, found(astray, wrong)),
-        "one box, found": right(one, found(one, located)),
-        "whole, found": right(plain, found(plain, [])),
+        "boxed, a fifth wrong": right(astray, found(astray)),
+        "one box, found": right(one, found(one)),
+        "whole, found": right(plain, found(plain)),
         "all boxed": right(boxed, draw.queries),
         "overlap": float(np.mean([overlap(box, true) if box else 0.0 for box, true in pairs if true])),
     }
@@ -210,13 +211,9 @@ def measure(finder: Memory, draw: Draw) -> dict[str, float]:
 
 def measure_filling(finder: Memory, draw: Draw) -> dict[str, float]:
     """Return the value of each row for a draw of photos that the subject fills."""
-    scorer = enrolled(finder, draw.examples)
-    teach(finder, [])
-    searched = [finder.box(path, scorer) for path in draw.queries]
-    rows = {
-        name: 100 * float((scorer.class_error(finder.embed(paths)).argmin(1) == draw.labels).mean())
-        for name, paths in {"filling": draw.queries, "filling, found": searched}.items()
-    }
+    sought = enrolled(finder, draw.examples)
+    photos = {"filling": draw.queries, "filling, found": [finder.box(path, sought) for path in draw.queries]}
+    rows = {name: accuracy(finder, sought, paths, draw.labels) for name, paths in photos.items()}
     classifier = Classifier(finder.extractor, finder=finder)
     state = listed_state({str(label): own for label, own in enumerate(draw.examples)})
     classifier.enroll_state(replace(state, search="auto"))
@@ -315,10 +312,10 @@ def boxed_photos(sources: Sequence[Path]) -> Classes:
     return classes
 
 
-def milliseconds(finder: Finder, paths: Sequence[Path], scorer: ClassScorer) -> list[float]:
+def milliseconds(finder: Finder, paths: Sequence[Path], sought: Sought) -> list[float]:
     """Return the time per photo to embed the whole photo, and its subject."""
     spent = []
-    for found in (lambda path: path, lambda path: finder.box(path, scorer)):
+    for found in (lambda path: path, lambda path: finder.box(path, sought)):
         start = time.process_time()
         for path in paths:
             list(finder.extractor.read([found(path)]))

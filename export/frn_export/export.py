@@ -129,7 +129,9 @@ def export_model(
             "classifier-batch": batch_graph(extractor, held, rule=rule, gamma=gamma),
         }
         if classifier.state.search != "none":
-            graphs["finder"] = finder_graph(classifier.finder, classifier.classes).SerializeToString(deterministic=True)
+            graphs["finder"] = finder_graph(
+                classifier.finder, classifier.classes, classifier.sought.weights
+            ).SerializeToString(deterministic=True)
         for name, graph in built.items():
             graphs[name] = graph.SerializeToString(deterministic=True)
             run = _class_error(graphs[name], name, extractor.transform)

@@ -24,6 +24,7 @@ from frn.features.onnx_runtime import Device, OwnModel
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.enrollment import listed_state
 from frn.inference.explanation import Explanation, explain
+from frn.inference.find.examples import boxed_examples
 from frn.inference.map_classifier import MapClassifier
 from frn.models.zoo import DEFAULT_MODEL, resolve
 from frn.projects.class_files import class_files
@@ -427,7 +428,7 @@ class FewShotClassifier:
             search = classifier.state.search
         if search == "none":
             return search, photos
-        boxed = classifier.finder.boxed_examples(listed, classifier.store)
+        boxed = boxed_examples(classifier.finder, listed, classifier.store)
         paths = {entry.name: [s.path for s in entry.supports] for entry in boxed.classes}
         for entry in before.classes:
             del paths[entry.name][: len(entry.supports)]

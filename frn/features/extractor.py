@@ -208,9 +208,12 @@ class Extractor:
                 for executor in (pool, network):
                     executor.shutdown(cancel_futures=True)
 
-    def remember(self, path: Path, maps: Maps, pixels: Pixels) -> None:
-        """Keep the map of a file that will be read next, and has been embedded from these pixels (S, S, 3)."""
-        self._ready[path, stamp_of(path)] = maps, look(pixels)
+    def remember(self, path: Path, stamp: str | None, maps: Maps, pixels: Pixels) -> None:
+        """Keep the map of a file that will be read next, and has been embedded from these pixels (S, S, 3).
+
+        It is not used if the file then has another stamp (`stamp_of`).
+        """
+        self._ready[path, stamp] = maps, look(pixels)
         for unread in list(self._ready)[:-BATCH]:
             self._ready.pop(unread, None)
 

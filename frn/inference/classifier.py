@@ -17,7 +17,9 @@ from frn.features.feature_cache import FeatureStore
 from frn.images.boxes import box_name, split_box
 from frn.inference.enrolled_form import store_copies, stored_copies
 from frn.inference.enrollment import describe_unused, listed_state, usable, usable_examples
-from frn.inference.find import LEAST_KNOWN, MOST, Finder, distinct, margins
+from frn.inference.find.examples import boxed_examples, learn
+from frn.inference.find.finder import LEAST_KNOWN, MOST, Finder, Sought
+from frn.inference.find.windows import distinct, margins
 from frn.inference.map_classifier import MapClassifier
 from frn.inference.records import Prediction as Prediction
 from frn.inference.scorers import OtherHead, Reconstruction
@@ -82,9 +84,7 @@ class Classifier(MapClassifier):
         examples = examples[:: stride(len(examples), "one")]
         right, why = [0, 0], "leave-one-out needs two classes, one of them with two photos"
         if len(self.names) > 1 and examples:
-            whole = self.finder.left_out(
-                self.state, examples, [*self.classes.values()], self.head, self.example_maps(), self.store, whole=True
-            )
+            whole = self.leave_out_photos(examples, self.example_maps())
             notes = self._enroll(replace(listed, search="one"))
             assert self.left_out is not None  # it has been enrolled
             right = [whole.right, self.left_out.right]
@@ -99,14 +99,22 @@ class Classifier(MapClassifier):
         Returns the state with a hash of these photos. Photos of no class that have a box keep it as well.
         """
         if state.search == "none":
+            self.lesson = None
             return replace(state, whole_photos="")
         paths = [support.path for entry in state.classes for support in entry.supports]
-        self.finder.learn(paths, self.store)
+        self.lesson = learn(self.finder, paths, self.store, self.lesson)
         others = [other.path for other in state.others if split_box(other.path)[1] is not None]
         keys = self.extractor.keys([split_box(path)[0] for path in (*paths, *others)], self.store)
         self._boxes = {key: path for key, path in zip(keys, (*paths, *others), strict=True) if isinstance(key, str)}
         whole = json.dumps([key if isinstance(key, str) else "" for key in keys[: len(paths)]])
         return replace(state, whole_photos=hashlib.blake2b(whole.encode(), digest_size=16).hexdigest())
+
+    @property
+    def sought(self) -> Sought:
+        """Return what photos are searched for."""
+        assert isinstance(self.scorer, Reconstruction)  # the finder refuses other heads
+        assert self.lesson is not None  # subjects are searched for
+        return Sought(self.scorer.joined, self.lesson.weights)
 
     def read(
         self, paths: Iterable[Path], store: FeatureStore | None = None
@@ -138,8 +146,7 @@ class Classifier(MapClassifier):
         key = key or str(self.extractor.keys([path], self.store)[0])
         if key in self._boxes:  # an example, which has its box
             return Path(box_name(str(path), box)) if (box := split_box(self._boxes[key])[1]) else path
-        assert isinstance(self.scorer, Reconstruction)  # the finder refuses other heads
-        return self.finder.located(path, self.scorer.joined)
+        return self.finder.located(path, self.sought)
 
     def subjects(self, path: Path) -> list[Path]:
         """Return the names of all subjects in a photo, best first: parts that are known and overlap little.
@@ -149,9 +156,8 @@ class Classifier(MapClassifier):
         """
         if split_box(path)[1] is not None:
             return [path]
-        assert isinstance(self.scorer, Reconstruction)  # the finder refuses other heads
         try:
-            boxes, maps = self.finder.candidates(path, self.scorer.joined)
+            boxes, maps = self.finder.candidates(path, self.sought)
         except FrnError:  # reading it will say why
             return [path]
         measures, rule = self.measures(maps, [None] * len(maps)), self.rule
@@ -165,15 +171,14 @@ class Classifier(MapClassifier):
 
     def subject_in(self, image: Image.Image) -> Image.Image:
         """Return the part of an upright RGB image that shows its subject."""
-        assert isinstance(self.scorer, Reconstruction)  # the finder refuses other heads
-        if (box := self.finder.box_in(image, self.scorer.joined)) is None:
+        if (box := self.finder.box_in(image, self.sought)) is None:
             return image
         left, top, width, height = box
         return image.crop((left, top, min(left + width, image.width), min(top + height, image.height)))
 
     def _enroll(self, listed: State) -> list[FrnError]:
         if listed.search != "none":
-            listed = self.finder.boxed_examples(listed, self.store)
+            listed = boxed_examples(self.finder, listed, self.store)
         listed = self.remember_photos(listed)
         paths = [support.path for entry in listed.classes for support in entry.supports]
         state, notes = usable(listed, self.extractor.keys(paths, self.store))

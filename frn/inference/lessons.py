@@ -19,7 +19,7 @@ from frn.features.feature_cache import Maps
 from frn.images.boxes import split_box
 from frn.inference.classifier import Classifier
 from frn.inference.explanation import weights_of
-from frn.inference.find import margins
+from frn.inference.find.windows import margins
 from frn.inference.unknown import TINY
 from frn.projects.session import ClassEntry
 from frn.ridge.enrolment import Array

@@ -24,7 +24,8 @@ from frn.inference.enrolled_form import (
     to_bytes,
 )
 from frn.inference.enrollment import Enrollment, keys_of, left_out_places
-from frn.inference.find import Finder
+from frn.inference.find.examples import Lesson, left_out
+from frn.inference.find.finder import Finder
 from frn.inference.records import Prediction
 from frn.inference.scorers import Comparison, OtherHead, Reconstruction, Scorer
 from frn.inference.unknown import FALSE_REJECTIONS, Calibration, KnownRule, Measures, Shares, calibrate, explained
@@ -66,6 +67,8 @@ class MapClassifier:
         """Enrolled classes by name; empty with another head, whose classes are the maps of their examples, `pools`."""
         self.pools: dict[str, Maps] = {}
         self._finder = finder
+        self.lesson: Lesson | None = None
+        """What the boxes of the examples teach, if subjects are searched for."""
         self.maps: Mapping[str, Maps] | None = None
         """Feature maps (r, d) of the examples by content key; None until they are needed."""
         # These are parts of the enrolled form, which describes them.
@@ -202,8 +205,7 @@ class MapClassifier:
     def _leave_out(self, feature_maps: Mapping[str, Maps]) -> LeftOut:
         """Return the leave-one-out results of the examples of classes with at least two."""
         if self.state.search != "none" and self.left_out_photos:
-            classes = list(self.classes.values())
-            return self.finder.left_out(self.state, self.left_out_photos, classes, self.head, feature_maps, self.store)
+            return self.leave_out_photos(self.left_out_photos, feature_maps)
         places = {entry.name: label for label, entry in enumerate(self.state.classes)}
         holders = self.state.holders()
         keys = [(places[holders[support.key][0].name], support.key) for support in self.left_out_photos]
@@ -217,6 +219,11 @@ class MapClassifier:
         labels = np.array([label for label, _ in keys], dtype=np.intp)
         smaller = self.scorer.smaller([key for _, key in keys]) if keys else np.zeros((0, 2))
         return LeftOut(np.concatenate(errors), labels, np.concatenate(energies), np.concatenate(distances), smaller)
+
+    def leave_out_photos(self, examples: Sequence[Support], feature_maps: Mapping[str, Maps]) -> LeftOut:
+        """Return the leave-one-out results of examples as new photos: searched, if subjects are, or whole."""
+        classes = [*self.classes.values()]
+        return left_out(self.extractor, self.lesson, self.state, examples, classes, self.head, feature_maps, self.store)
 
     def _with_gamma(self, state: State) -> HeadParameters:
         """Return the head with gamma for searched photos, whose margins are larger; a project keeps its own."""

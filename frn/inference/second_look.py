@@ -18,7 +18,7 @@ from frn.errors import FrnError
 from frn.features.extractor import VIEWS, Embedded, Extractor
 from frn.features.feature_cache import FeatureStore, Maps
 from frn.inference.enrolled_form import EnrolledForm, LeftOut, form_key, from_bytes, to_bytes
-from frn.inference.find import margins
+from frn.inference.find.windows import margins
 from frn.inference.map_classifier import MapClassifier
 from frn.inference.records import Prediction
 from frn.inference.scorers import Reconstruction

@@ -7,18 +7,18 @@ import numpy as np
 import onnx
 
 from frn.features.any_size import any_size
-from frn.inference.find import LEARNED, Finder
-from frn.ridge.enrolment import EnrolledClass
+from frn.inference.find.finder import LEARNED, Finder
+from frn.ridge.enrolment import Array, EnrolledClass
 from frn_export.graphs.builder import FLOAT, INT64, GraphBuilder
 from frn_export.graphs.classifier import class_sums, join
 
 
-def finder_graph(finder: Finder, classes: Mapping[str, EnrolledClass]) -> onnx.ModelProto:
+def finder_graph(finder: Finder, classes: Mapping[str, EnrolledClass], weights: Array) -> onnx.ModelProto:
     """Build a search: `images` float32 (1, 3, height, width) RGB in [0, 1], of any size, to its best windows.
 
-    The output `windows` int64 (sizes, 4) has the left and top edge, the width and the height, in cells of the map, of
-    the window with the largest margin of each size, as in `Finder.windows`. Raises FrnError if the network depends on
-    the size of its images.
+    The weights (d,) are `Sought.weights`. The output `windows` int64 (sizes, 4) has the left and top edge, the width
+    and the height, in cells of the map, of the window with the largest margin of each size, as in `Finder.windows`.
+    Raises FrnError if the network depends on the size of its images.
     """
     graph, joined = GraphBuilder("f_"), join(classes)
     plain = onnx.load_model_from_string(any_size(finder.extractor.data, finder.where)).graph
@@ -34,9 +34,9 @@ def finder_graph(finder: Finder, classes: Mapping[str, EnrolledClass]) -> onnx.M
     if allowances.any():
         errors = graph.node("Add", errors, graph.node("Mul", length, graph.constant(allowances)))
     # Errors are squared, and maps are not scaled to a mean energy of 1 here, so what was learned is.
-    weights = graph.constant((LEARNED * finder.weights[:, None]).astype(np.float32))
+    taught = graph.constant((LEARNED * weights[:, None]).astype(np.float32))
     scale = graph.node("Sqrt", graph.node("ReduceMean", length, keepdims=1))
-    learned = graph.node("Mul", graph.node("MatMul", maps, weights), scale)
+    learned = graph.node("Mul", graph.node("MatMul", maps, taught), scale)
     planes = [graph.node("Transpose", values, perm=[0, 3, 1, 2]) for values in (errors, length, learned)]
     windows = [_best_window(graph, planes, way, each) for each in finder.sizes]
     graph.node("Concat", *windows, axis=0, output="windows")

@@ -103,7 +103,7 @@ export class Model {
     return new Float32Array(feature_map.data);
   }
 
-  // Find the subject of a photo as `Finder.best` of frn/inference/find.py: its box [left, top, width, height], pixels and
+  // Find the subject of a photo as `Finder.best` of frn/inference/find/finder.py: its box [left, top, width, height], pixels and
   // map. The whole photo has no box, and is the subject only of a new photo, not of an example of the class `own`.
   async find(pixels, classes, fewest, own) {
     const { scale, strip, side, sizes, weights, graph } = this.page.search, [h, w] = this.page.grid;

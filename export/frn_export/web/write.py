@@ -21,7 +21,7 @@ from frn.features.feature_cache import Maps
 from frn.features.onnx_runtime import open_session, run_session
 from frn.images.ramp import RAMP
 from frn.inference.classifier import Classifier
-from frn.inference.find import LEARNED, SCALE, STRIP
+from frn.inference.find.finder import LEARNED, SCALE, STRIP
 from frn.inference.unknown import NEVER
 from frn.report.explanation_picture import Crops
 from frn.report.heat_maps import MAX_COVER, MIN_COVER
@@ -151,7 +151,7 @@ def _description(classifier: Classifier, feature_maps: Mapping[str, Maps]) -> di
     if classifier.state.search != "none":
         finder = classifier.finder
         search = {"scale": SCALE, "strip": STRIP, "side": finder.side, "sizes": finder.sizes}
-        search |= {"weights": (LEARNED * finder.weights).tolist(), "graph": _searching(classifier)}
+        search |= {"weights": (LEARNED * classifier.sought.weights).tolist(), "graph": _searching(classifier)}
     return {
         "frn": __version__,
         "grid": extractor.grid,

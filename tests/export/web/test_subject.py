@@ -18,8 +18,8 @@ from frn.features.onnx_runtime import open_session, run_session
 from frn.images.boxes import Box, box_name
 from frn.inference.classifier import Classifier
 from frn.inference.enrollment import listed_state
-from frn.inference.find import SCALE, location_errors
-from frn.ridge.enrolment import ClassScorer
+from frn.inference.find.finder import SCALE
+from frn.inference.find.windows import location_errors
 from tests.drawings import DRAWINGS
 from tests.export.web.test_known import STUB
 
@@ -45,7 +45,7 @@ def test_page_and_python_search_the_same_windows(way: int, tta: Tta, graph: str,
     search = json.loads((tmp_path / "page.json").read_text())["search"]
     assert (search["graph"], search["scale"], (tmp_path / "search.onnx").exists()) == (graph, SCALE, tta != "none")
 
-    finder, scorer = classifier.finder, ClassScorer([*classifier.classes.values()])
+    finder, sought = classifier.finder, classifier.sought
     pixels = np.asarray(Image.open(next((DRAWINGS / "queries").iterdir())).convert("RGB").resize((200, 130)))
     maps = finder.maps(pixels, SCALE)
     rows, columns = maps.shape[:2]
@@ -57,9 +57,9 @@ def test_page_and_python_search_the_same_windows(way: int, tta: Tta, graph: str,
     scaled = outputs[0] / np.sqrt(np.square(outputs[0]).sum(-1).mean())
     assert np.abs(scaled[0] - maps).max() < 0.02 * np.abs(maps).max()  # a grey level is 0.004
 
-    errors, lengths = location_errors(maps, scorer)
-    allowed = scorer.allowances.ravel().tolist() if np.any(scorer.allowances) else [0.0] * way
-    cells = (errors - lengths * scorer.allowances).reshape(-1, way).T.tolist()
+    errors, lengths = location_errors(maps, sought.scorer)
+    allowed = allowances.ravel().tolist() if np.any(allowances := sought.scorer.allowances) else [0.0] * way
+    cells = (errors - lengths * allowances).reshape(-1, way).T.tolist()
     assert np.any(search["weights"])
     learned = (maps @ np.array(search["weights"])).ravel().tolist()
     shared = {"cells": cells, "allowed": allowed, "lengths": lengths.ravel().tolist(), "learned": learned}
@@ -71,7 +71,7 @@ def test_page_and_python_search_the_same_windows(way: int, tta: Tta, graph: str,
     assert done.returncode == 0, done.stderr
     for case, found in zip(cases, json.loads(done.stdout), strict=True):
         expected = [
-            (margin.max(), parts[margin.argmax()]) for margin, parts in finder.windows(maps, scorer, case["own"])
+            (margin.max(), parts[margin.argmax()]) for margin, parts in finder.windows(maps, sought, case["own"])
         ]
         for window, (margin, (left, top, width, height)) in zip(found, expected, strict=True):
             assert window["margin"] == pytest.approx(margin, abs=1e-5)

@@ -29,7 +29,9 @@ from frn.images.boxes import Box, box_name, split_box
 from frn.images.opening import open_image
 from frn.inference.classifier import Classifier
 from frn.inference.enrollment import listed_state
-from frn.inference.find import SCALE, Finder, distinct, margins, pixel_box, window_means
+from frn.inference.find.examples import learn
+from frn.inference.find.finder import SCALE, Finder, Sought
+from frn.inference.find.windows import distinct, margins, pixel_box, window_means
 from frn.ridge.enrolment import ClassScorer, enroll
 
 
@@ -78,14 +80,14 @@ def test_an_exported_finder_of_an_int8_model_finds_the_same_windows() -> None:
     assert extractor.head
     maps = extractor.feature_maps(pixels)
     classes = {str(kind): enroll(maps[kind::3], extractor.head) for kind in range(3)}
-    finder, scorer = Finder(extractor), ClassScorer([*classes.values()])
-    session = InferenceSession(finder_graph(finder, classes).SerializeToString())
+    finder, weights = Finder(extractor), draw.normal(size=extractor.shape[1])
+    session = InferenceSession(finder_graph(finder, classes, weights).SerializeToString())
     short = round(SCALE * finder.side)
     noise = draw.integers(0, 256, (short, 2 * short, 3), dtype=np.uint8)
     images = noise.transpose(2, 0, 1)[None] / np.float32(255)
     (windows,) = session.run(["windows"], {session.get_inputs()[0].name: images})
-    found = finder.maps(noise, SCALE)
-    places = [parts[margin.argmax()] for margin, parts in finder.windows(found, scorer)]
+    found, sought = finder.maps(noise, SCALE), Sought(ClassScorer([*classes.values()]), weights)
+    places = [parts[margin.argmax()] for margin, parts in finder.windows(found, sought)]
     cells = np.array(places) * [*found.shape[1::-1], *found.shape[1::-1]]
     assert windows.tolist() == cells.round().astype(int).tolist()
 
@@ -123,7 +125,8 @@ def test_a_small_subject_is_found_wherever_it_is(tmp_path: Path, monkeypatch: py
     extractor, draw = load_extractor("frn-photo", "cpu"), np.random.default_rng(0)
     moths = [np.stack([extractor.transform(draw_moth(species(n), draw, 192)) for _ in range(3)]) for n in range(3)]
     assert extractor.head
-    scorer = ClassScorer([enroll(extractor.feature_maps(each), extractor.head) for each in moths])
+    classes = [enroll(extractor.feature_maps(each), extractor.head) for each in moths]
+    sought = Sought(ClassScorer(classes), np.zeros(extractor.shape[1]))
     finder = Finder(extractor)
     for number, (left, top) in enumerate([(10, 20), (400, 30), (200, 220), (420, 210)]):
         noise = draw.integers(0, 256, (10, 14, 3), dtype=np.uint8)
@@ -131,11 +134,11 @@ def test_a_small_subject_is_found_wherever_it_is(tmp_path: Path, monkeypatch: py
         scene.paste(draw_moth(species(number % 3), draw, 170), (left, top))
         scene.save(path := tmp_path / f"{number}.png")
         for own in (None, number % 3):
-            file, box = split_box(finder.box(path, scorer, own))
+            file, box = split_box(finder.box(path, sought, own))
             assert file == path
             assert box is not None
             assert overlap(box, Box(left, top, 170, 170)) > 0.6
-    (expected,) = load_extractor("frn-photo", "cpu").read([where := finder.box(path, scorer)])
+    (expected,) = load_extractor("frn-photo", "cpu").read([where := finder.box(path, sought)])
     with monkeypatch.context() as patch:
         patch.setattr(extractor, "feature_maps", lambda pixels: pytest.fail("the winner is embedded twice"))
         ((_, read),) = extractor.read([where])
@@ -144,7 +147,7 @@ def test_a_small_subject_is_found_wherever_it_is(tmp_path: Path, monkeypatch: py
     assert (read.key, read.look) == (expected[1].key, expected[1].look)
     assert np.allclose(read.maps, expected[1].maps, atol=1e-5)
     boxed = Path(box_name(str(path), Box(1, 2, 3, 4)))
-    assert finder.box(boxed, scorer) == boxed  # a given box stays
+    assert finder.box(boxed, sought) == boxed  # a given box stays
 
 
 @pytest.fixture(scope="module")
@@ -189,24 +192,38 @@ def test_boxes_teach_where_subjects_are(
     extractor, store = load_extractor("frn-photo", "cpu"), FeatureStore(tmp_path / "features.sqlite")
     finder, again = Finder(extractor), Finder(extractor)
     boxes = [Path(box_name(str(path), box)) for own in photos.values() for path, box in own[:2]]
-    finder.learn(boxes, store)
+    lesson = learn(finder, boxes, store)
     for path, (left, top, width, height) in (own[3] for own in photos.values()):
-        values = finder.maps(finder.pixels(path)[0], SCALE) @ finder.weights
+        values = finder.maps(finder.pixels(path)[0], SCALE) @ lesson.weights
         y, x = np.unravel_index(values.argmax(), values.shape)
         assert left < (x + 0.5) * 600 / values.shape[1] < left + width
         assert top < (y + 0.5) * 400 / values.shape[0] < top + height
     with monkeypatch.context() as patch:
         patch.setattr(again, "pixels", lambda path: pytest.fail("what was learned is stored"))
-        again.learn(boxes, store)
-    assert np.array_equal(again.weights, finder.weights)
-    again.learn([*boxes, Path(box_name(str(tmp_path / "missing.png"), Box(0, 0, 9, 9)))], store)
-    assert np.array_equal(again.weights, finder.weights)
+        stored = learn(again, boxes, store)
+        missing = learn(again, [*boxes, Path(box_name(str(tmp_path / "missing.png"), Box(0, 0, 9, 9)))], store)
     with monkeypatch.context() as patch:
         patch.setattr(store, "get_bytes", lambda *_: b"damaged")
-        (other := Finder(extractor)).learn(boxes, store)
-    assert np.array_equal(other.weights, finder.weights)
-    finder.learn([path for path, _ in photos["moth 0"]], store)
-    assert not finder.weights.any()
+        other = learn(Finder(extractor), boxes, store)
+    assert all(np.array_equal(each.weights, lesson.weights) for each in (stored, missing, other))
+    assert not learn(finder, [path for path, _ in photos["moth 0"]], store).weights.any()
+
+
+def test_examples_that_moved_still_teach_and_are_left_out(
+    photos: dict[str, list[tuple[Path, Box]]], tmp_path: Path
+) -> None:
+    finder, store = Finder(load_extractor("conv4", "cpu")), FeatureStore(tmp_path / "features.sqlite")
+    before, after = list[Path](), list[Path]()
+    for number, (path, box) in enumerate(photos["moth 0"][:2]):
+        (file := tmp_path / f"{number}.png").write_bytes(path.read_bytes())
+        before.append(Path(box_name(str(file), box)))
+        after.append(Path(box_name(str(tmp_path / f"{number} moved.png"), box)))
+    first = learn(finder, before, store)
+    expected = first.without(before[0])
+    assert learn(finder, before, store, first) is first
+    for old, new in zip(before, after, strict=True):
+        split_box(old)[0].rename(split_box(new)[0])
+    assert np.array_equal(learn(finder, after, store, first).without(after[0]), expected)
 
 
 def test_one_box_per_class_finds_the_others_and_a_project_keeps_them(

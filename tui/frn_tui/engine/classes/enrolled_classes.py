@@ -193,6 +193,7 @@ class EnrolledClasses:
         same = before is not None and _groups(before.state) == groups
         finder = self._subjects.finder if self._subjects else None
         classifier, origin = Classifier(extractor, self.models.store, self.models.other, finder, second), ""
+        classifier.lesson = before.lesson if before else None
         state, waiting, enrollment = classifier.remember_photos(state), 0, None
         if classifier.other is not None:
             self._rows = self._rows if same else {}

@@ -17,9 +17,10 @@ from frn.images.stamps import stamp_of
 from frn.images.transforms import Pixels
 from frn.inference.classifier import Classifier
 from frn.inference.enrolled_form import EnrolledForm, LeftOut, classes_key
-from frn.inference.find import Finder, Fractions
+from frn.inference.find.examples import boxed_examples
+from frn.inference.find.finder import Finder, Sought
+from frn.inference.find.windows import Fractions
 from frn.projects.session import State, Support
-from frn.ridge.enrolment import ClassScorer
 from frn.system.lru import ByteLimitedCache
 from frn_tui.client.protocol import FoundBox
 from frn_tui.engine.models import Models
@@ -51,11 +52,11 @@ class CachingFinder(Finder):
             if self._done:
                 job.progress(total, total)
 
-    def best(self, pixels: Pixels, scorer: ClassScorer, own: int | None = None) -> tuple[Fractions, Maps]:
+    def best(self, pixels: Pixels, sought: Sought, own: int | None = None) -> tuple[Fractions, Maps]:
         if self._job and self._total:
             self._job.progress(min(self._done, self._total - 1), self._total)
             self._done += 1
-        return super().best(pixels, scorer, own)
+        return super().best(pixels, sought, own)
 
     def maps(self, pixels: Pixels, scale: float) -> Maps:
         return self._kept(pixels, scale, lambda: super(CachingFinder, self).maps(pixels, scale))
@@ -93,7 +94,7 @@ class Subjects:
         """Return a state in which examples are their subjects, searched for in those that have no box."""
         if self._boxed[0] != (listed.classes, listed.search):
             with self.finder.serving(job, unboxed(listed)):
-                boxed = self.finder.boxed_examples(listed, self._models.store)
+                boxed = boxed_examples(self.finder, listed, self._models.store)
             pairs = [
                 (str(new.path), old)
                 for entry, other in zip(boxed.classes, listed.classes, strict=True)
@@ -135,12 +136,11 @@ class Subjects:
         of = classes_key(state, classifier.extractor), (form.head.alpha, form.head.beta)  # gamma does not decide errors
         if self._left_out_of != of:
             self._left_out_of, self._left_out = of, {}
-        until, classes, store = time.monotonic() + SECONDS, [*form.classes.values()], self._models.store
+        until = time.monotonic() + SECONDS
         with self.finder.serving(job):
             for support in examples:
                 if support.key not in self._left_out and time.monotonic() < until:
-                    one = self.finder.left_out(state, [support], classes, form.head, maps, store)
-                    self._left_out[support.key] = one
+                    self._left_out[support.key] = classifier.leave_out_photos([support], maps)
         if waiting := len(examples) - len(self._left_out):
             return waiting
         if examples:

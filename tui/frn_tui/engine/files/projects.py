@@ -67,7 +67,11 @@ def export(classes: EnrolledClasses, request: ExportClasses, job: Job) -> str:
     if searches:
         from frn_export.graphs.finder import finder_graph
 
-        contents.append(finder_graph(classifier.finder, classifier.classes).SerializeToString(deterministic=True))
+        contents.append(
+            finder_graph(classifier.finder, classifier.classes, classifier.sought.weights).SerializeToString(
+                deterministic=True
+            )
+        )
     for file, data in zip(files, contents, strict=True):
         job.check()
         write_atomically(file, data, replace=request.replace)
