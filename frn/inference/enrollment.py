@@ -23,6 +23,7 @@ from frn.inference.enrolled_form import (
     store_head,
     stored_head,
 )
+from frn.inference.scorers import Reconstruction
 from frn.inference.unknown import Shares, explained, stride
 from frn.projects.copies import find_copies
 from frn.projects.session import ClassEntry, State, Support, build_state, describe_copies, in_two_classes
@@ -66,6 +67,7 @@ class Enrollment:
         self._allowances: tuple[tuple[object, ...], list[float]] | None = None
         self._smaller: dict[tuple[Keys, int, int], tuple[float, float]] = {}
         """Results of `as_smallest` by class, place and number of photos, for the same head as `_classes`."""
+        self._joined: tuple[object, Reconstruction] | None = None  # the last scorer, and the allowances of its classes
 
     def stored(self, state: State) -> EnrolledForm | None:
         """Return the enrolled form of a state if it is stored."""
@@ -113,6 +115,13 @@ class Enrollment:
             None,
             {},
         )
+
+    def scorer(self, form: EnrolledForm) -> Reconstruction:
+        """Return the scorer of the form that was enrolled last; it shares its rows with that of the same classes."""
+        last = self._joined[1].joined if self._joined and self._joined[0] is self._allowances else None
+        scorer = Reconstruction(form, last)
+        self._joined = self._allowances, scorer
+        return scorer
 
     def _as_smallest(
         self, state: State, head: HeadParameters, pool: Callable[[Keys], Maps]

@@ -1,6 +1,6 @@
 """Enrolled classes as one extractor sees them: feature maps to predictions, and the rule for unknown photos."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from operator import is_not
@@ -159,13 +159,21 @@ class MapClassifier:
             replace(state, head=as_project_head(form.head, state, self.extractor)), scorer or Reconstruction(form)
         )
 
-    def hold(self, state: State, feature_maps: Mapping[str, Maps]) -> Comparison:
-        """Take the classes of a state for another head, without leave-one-out errors, which take a run per example."""
-        assert self.other is not None  # of the two kinds of heads, this is for the other one
+    def hold(
+        self, state: State, feature_maps: Mapping[str, Maps], check: Callable[[], None] = lambda: None
+    ) -> EnrolledForm | None:
+        """Enroll the classes of a state from feature maps (r, d), given by content key, without leave-one-out results.
+
+        `check` is called between classes and may raise; nothing has changed then. Returns None with another head.
+        """
+        if self.other is None:
+            form = replace(self.enrollment.enroll(state, feature_maps, check), looks=self.looks)
+            self.use(state, form, self.enrollment.scorer(form))
+            self.uses_project_head = self.enrollment.uses_project_head
+            return form
         self.pools = {c.name: np.stack([feature_maps[s.key] for s in c.supports]) for c in state.classes}
-        scorer = Comparison(self.other, self.pools, {c.name: keys_of(c) for c in state.classes})
-        self._start(state, scorer)
-        return scorer
+        self._start(state, Comparison(self.other, self.pools, {c.name: keys_of(c) for c in state.classes}))
+        return None
 
     def _start(self, state: State, scorer: Scorer) -> None:
         self.state, self.maps = state, None
@@ -174,25 +182,21 @@ class MapClassifier:
 
     def adopt(self, state: State, feature_maps: Mapping[str, Maps]) -> None:
         """Enroll the classes of a state from feature maps (r, d), given by content key."""
-        if self.other is not None:
-            self.hold(state, feature_maps)
-            self.left_out = errors, labels, *_ = self._leave_out(feature_maps)
-            own = 1 - errors[np.arange(len(labels)), labels]
-            self.leave_one_out = {
-                name: own[labels == label].clip(0) for label, name in enumerate(self.pools) if (labels == label).any()
-            }
-            return
-        form = replace(self.enrollment.enroll(state, feature_maps), looks=self.looks)
-        self.use(state, form)
-        self.uses_project_head = self.enrollment.uses_project_head
+        form = self.hold(state, feature_maps)
         self.complete(state, form, self._leave_out(feature_maps))
 
-    def complete(self, state: State, form: EnrolledForm, left_out: LeftOut) -> None:
-        """Add the leave-one-out results of the examples to the classes in use, and store them.
+    def complete(self, state: State, form: EnrolledForm | None, left_out: LeftOut) -> None:
+        """Add the leave-one-out results of the examples to the classes that `hold` returned, and store them.
 
         If subjects are searched for, gamma is fitted to these results.
         """
         self.left_out = left_out
+        if form is None:
+            labels, own = left_out.labels, 1 - left_out.errors[np.arange(len(left_out.labels)), left_out.labels]
+            self.leave_one_out = {
+                name: own[labels == label].clip(0) for label, name in enumerate(self.pools) if (labels == label).any()
+            }
+            return
         if state.search != "none" and len(left_out.labels):
             form = replace(form, head=self._with_gamma(state), left_out=left_out)
             self.use(state, form)
@@ -206,19 +210,20 @@ class MapClassifier:
         """Return the leave-one-out results of the examples of classes with at least two."""
         if self.state.search != "none" and self.left_out_photos:
             return self.leave_out_photos(self.left_out_photos, feature_maps)
-        places = {entry.name: label for label, entry in enumerate(self.state.classes)}
-        holders = self.state.holders()
-        keys = [(places[holders[support.key][0].name], support.key) for support in self.left_out_photos]
-        errors, energies, distances = [np.zeros((0, len(places)))], [np.zeros(0)], [np.zeros((0, len(places)))]
+        keys, way = [photo.key for photo in self.left_out_photos], len(self.state.classes)
+        parts: list[Measures] = [(np.zeros((0, way)), np.zeros(0), np.zeros((0, way)))]
         for start in range(0, len(keys), CHUNK):
-            chunk = [key for _, key in keys[start : start + CHUNK]]
-            maps = np.stack([feature_maps[key] for key in chunk])
-            errors.append(self.scorer.class_errors(maps, chunk))
-            energies.append(self.scorer.energy(maps))
-            distances.append(self.scorer.distances(maps, chunk))
-        labels = np.array([label for label, _ in keys], dtype=np.intp)
-        smaller = self.scorer.smaller([key for _, key in keys]) if keys else np.zeros((0, 2))
-        return LeftOut(np.concatenate(errors), labels, np.concatenate(energies), np.concatenate(distances), smaller)
+            chunk = keys[start : start + CHUNK]
+            parts.append(self.measures(np.stack([feature_maps[key] for key in chunk]), chunk))
+        errors, energies, distances = map(np.concatenate, zip(*parts, strict=True))
+        return self.left_out_of(keys, (errors, energies, distances))
+
+    def left_out_of(self, keys: Sequence[str], measures: Measures) -> LeftOut:
+        """Return the leave-one-out results of examples from their measures."""
+        errors, energies, distances = measures
+        columns = {s.key: column for column, entry in enumerate(self.state.classes) for s in entry.supports}
+        labels = np.array([columns[key] for key in keys], dtype=np.intp)
+        return LeftOut(errors, labels, energies, distances, self.scorer.smaller(keys))
 
     def leave_out_photos(self, examples: Sequence[Support], feature_maps: Mapping[str, Maps]) -> LeftOut:
         """Return the leave-one-out results of examples as new photos: searched, if subjects are, or whole."""

@@ -16,14 +16,14 @@ from frn.errors import FrnError
 from frn.features.extractor import Embedded, Extractor
 from frn.features.feature_cache import Maps
 from frn.inference.classifier import Classifier
-from frn.inference.enrolled_form import LeftOut, as_project_head
+from frn.inference.enrolled_form import as_project_head
 from frn.inference.enrollment import Enrollment, Keys, keys_of
 from frn.inference.explanation import weights_of
-from frn.inference.scorers import Comparison, Reconstruction
-from frn.inference.unknown import Shares, stride
+from frn.inference.scorers import Comparison, Reconstruction, Scorer
+from frn.inference.unknown import Shares
 from frn.projects.copies import KnownCopies, find_copies, without_copies
 from frn.projects.session import ClassEntry, ProjectHead, State, without
-from frn.ridge.enrolment import Array, Floats, energy
+from frn.ridge.enrolment import Array, Floats
 from frn.ridge.parameters import probabilities
 from frn.system.lru import ByteLimitedCache
 from frn_tui.client.protocol import ChooseSearch, ChosenSearch, ClassReport, ClassReports, SetClasses
@@ -51,7 +51,6 @@ class EnrolledClasses:
     def _forget(self) -> None:
         """Forget the classes of another model."""
         self._enrollment: Enrollment | None = None
-        self._scorer: Reconstruction | None = None
         self._class_errors, self._errors_of = ClassErrors(), (0.0, 0.0)
         """Errors of the classes, and alpha and beta with which they were enrolled."""
         self._copies: tuple[list[Keys], dict[str, str]] = [], {}
@@ -190,45 +189,39 @@ class EnrolledClasses:
             else np.stack([maps[key].mean(0, dtype=np.float64) for key in group])
             for group in groups
         }
-        same = before is not None and _groups(before.state) == groups
-        finder = self._subjects.finder if self._subjects else None
-        classifier, origin = Classifier(extractor, self.models.store, self.models.other, finder, second), ""
+        subjects = self._subjects
+        classifier = Classifier(
+            extractor, self.models.store, self.models.other, subjects.finder if subjects else None, second
+        )
         classifier.lesson = before.lesson if before else None
-        state, waiting, enrollment = classifier.remember_photos(state), 0, None
-        if classifier.other is not None:
-            self._rows = self._rows if same else {}
-            errors = self._compare_all(classifier.hold(state, maps), groups, maps, job.check)
-        else:
-            enrollment = self._enrollment = self._enrollment or Enrollment(extractor, self.models.store)
-            form = enrollment.enroll(state, maps, job.check)
-            form = replace(form, looks={key: self.models.looks[key] for key in maps})
-            last = self._scorer if same and self._scorer and self._scorer.head == form.head else None
-            scorer = self._scorer = Reconstruction(form, last.joined if last else None)
-            classifier.use(state, form, scorer)
-            origin = _origin(enrollment.uses_project_head)
-            errors = self._reconstruct_all(scorer, groups, maps, job.check)
-        distances = classifier.scorer.distances(np.concatenate([*self._means.values()])[:, None], keys)
+        classifier.enrollment = self._enrollment = self._enrollment or classifier.enrollment
+        classifier.looks = looks = {key: self.models.looks[key] for key in maps}
+        state, waiting = classifier.remember_photos(state), 0
+        form = classifier.hold(state, maps, job.check)
+        if before is None or _groups(before.state) != groups:
+            self._rows = {}
         energies = classifier.scorer.energy(np.stack([maps[key] for key in keys]))
-        rows, classifier.left_out = _left_out(groups, energies, errors, distances, classifier.scorer.smaller(keys))
-        counted = [keys[row] for row in rows]
-        if self._subjects and enrollment is not None:
-            if stored := enrollment.stored(state):
-                classifier.use(state, stored)
-                classifier.uses_project_head = enrollment.uses_project_head
-            else:
-                waiting = self._subjects.left_out(classifier, state, form, maps, job)
+        errors = self._errors(classifier.scorer, groups, maps, energies, job.check)
+        distances = classifier.scorer.distances(np.concatenate([*self._means.values()])[:, None], keys)
+        places = {key: place for place, key in enumerate(keys) if np.isfinite(errors[place]).all()}
+        counted = [photo.key for photo in classifier.left_out_photos if photo.key in places]
+        rows = [places[key] for key in counted]
+        classifier.left_out = classifier.left_out_of(counted, (errors[rows], energies[rows], distances[rows]))
+        if subjects and form is not None:
+            if not classifier.use_stored(state):
+                waiting = subjects.left_out(classifier, state, form, maps, job)
             if not waiting:
-                origin, counted = _origin(classifier.uses_project_head), [s.key for s in classifier.left_out_photos]
+                counted = [photo.key for photo in classifier.left_out_photos]
             photos = [str(other.path) for other in state.others]
-            read = [outcome for _, outcome in self._subjects.read(classifier, job, photos)]
+            read = [outcome for _, outcome in subjects.read(classifier, job, photos)]
             others = {each.key: each.maps for each in read if isinstance(each, Embedded)}
-        classifier.threshold_override = state.threshold
-        classifier.looks = {key: self.models.looks[key] for key in maps}
+        classifier.threshold_override, classifier.looks = state.threshold, looks  # those of a stored form may be empty
         classifier.mark_others(others)
+        origin = "; lambda and gamma come from the project" if classifier.uses_project_head else ""
         if second:
             classifier.maps = maps
-            looks = second.enroll(classifier, {key: each for key, each in again.items() if each is not None})
-            origin += f"; {looks}"
+            closer_maps = {key: each for key, each in again.items() if each is not None}
+            origin += f"; {second.enroll(classifier, closer_maps)}"
         self._current, self._of = classifier, None if waiting else of
         shares = classifier.leave_one_out or {
             entry.name: (1 - own[:, column]).clip(0)
@@ -243,35 +236,34 @@ class EnrolledClasses:
             "unread": [],
             "away": away,
             "unranked": max(int(np.isnan(errors).any(1).sum()), waiting),
-            "boxes": self._subjects.boxes if self._subjects else {},
+            "boxes": subjects.boxes if subjects else {},
         }
 
-    def _reconstruct_all(
-        self, scorer: Reconstruction, groups: Sequence[Keys], maps: Mapping[str, Maps], check: Check
+    def _errors(
+        self, scorer: Scorer, groups: Sequence[Keys], maps: Mapping[str, Maps], energies: Shares, check: Check
     ) -> Array:
-        """Return the leave-one-out errors (n, way) of examples; those that must wait are NaN."""
-        if self._errors_of != (of := (scorer.head.alpha, scorer.head.beta)):
-            self._class_errors, self._errors_of = ClassErrors(), of
-        keys, classes = [key for group in groups for key in group], list(scorer.classes.values())
+        """Return the leave-one-out errors (n, way) of examples; those that must wait are NaN.
+
+        With other heads, the first examples of all classes come first, so that the threshold is calibrated on all.
+        """
+        keys = [key for group in groups for key in group]
+        if isinstance(scorer, Comparison):
+            until, waiting = time.monotonic() + SECONDS, np.full(len(groups), np.nan)
+            order = {key: place for group in groups for place, key in enumerate(group)}
+            for key in sorted(keys, key=order.__getitem__):
+                if key not in self._rows and time.monotonic() < until:
+                    check()
+                    self._rows[key] = scorer.errors_without(maps[key], key)
+            return np.stack([self._rows.get(key, waiting) for key in keys])
+        assert isinstance(scorer, Reconstruction)  # there are two kinds
+        if self._errors_of != (head := (scorer.head.alpha, scorer.head.beta)):
+            self._class_errors, self._errors_of = ClassErrors(), head
+        classes = list(scorer.classes.values())
         errors = self._class_errors.errors(groups, classes, maps, check)
-        energies = energy(np.stack([maps[key] for key in keys]))
         if any(one.allowance for one in classes):  # as in `ClassScorer.class_error`
             errors += energies[:, None] * [one.allowance for one in classes]
         scorer.leave_out(errors, keys, energies.__getitem__)
         return errors
-
-    def _compare_all(self, scorer: Comparison, groups: Sequence[Keys], maps: Mapping[str, Maps], check: Check) -> Array:
-        """Return the leave-one-out errors (n, way) of examples; those that must wait are NaN.
-
-        The first examples of all classes come first, so that the threshold is calibrated on all classes.
-        """
-        until, keys = time.monotonic() + SECONDS, [key for group in groups for key in group]
-        for key in sorted(keys, key={key: place for group in groups for place, key in enumerate(group)}.__getitem__):
-            if key not in self._rows and time.monotonic() < until:
-                check()
-                self._rows[key] = scorer.errors_without(maps[key], key)
-        waiting = np.full(len(groups), np.nan)
-        return np.stack([self._rows.get(key, waiting) for key in keys])
 
     def _find_copies(self, state: State) -> dict[str, str]:
         """Return the examples that are not used, because they are copies."""
@@ -307,10 +299,6 @@ def _model(extractor: Extractor) -> tuple[str, str]:
     return extractor.sha256, extractor.tta
 
 
-def _origin(uses_project_head: bool) -> str:
-    return "; lambda and gamma come from the project" if uses_project_head else ""
-
-
 def _groups(state: State) -> list[Keys]:
     return [keys_of(entry) for entry in state.classes]
 
@@ -318,19 +306,6 @@ def _groups(state: State) -> list[Keys]:
 def _ends(groups: Sequence[Keys]) -> NDArray[np.intp]:
     """Return the numbers of the first examples of all classes but the first."""
     return np.cumsum([len(group) for group in groups])[:-1]
-
-
-def _left_out(
-    groups: Sequence[Keys], energies: Shares, errors: Array, distances: Array, smaller: Shares
-) -> tuple[list[int], LeftOut]:
-    """Return the examples for leave-one-out, and their results.
-
-    The errors and distances (n, way) are those of all examples, by leave-one-out; `smaller` (n, 2) is `Scorer.smaller`.
-    """
-    owners = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
-    rows = [row for row, label in enumerate(owners.tolist()) if len(groups[label]) > 1]
-    rows = [row for row in rows[:: stride(len(rows))] if np.isfinite(errors[row]).all()]
-    return rows, LeftOut(errors[rows], owners[rows], energies[rows], distances[rows], smaller[rows])
 
 
 def _compare(
