@@ -53,15 +53,15 @@ def measure(classes: list[Floats], way: int, shot: int, prior: Prior, seed: int)
     errors, energies, distances = measures(np.concatenate(pools))
     errors[np.arange(len(labels)), labels] = np.concatenate([leave_one_out(pool, head) for pool in pools])
     distances = without_itself(distances, labels.tolist(), [shot] * way)
-    found = left_out(pools, scorer, head)
+    calibrated = left_out(pools, scorer, head)
     others = np.arange(way) != labels[:, None]
     foreign = (each[others].reshape(len(labels), -1) for each in (errors, distances))
     apart = familiarity((next(foreign), energies, next(foreign)))
     limit = np.quantile(familiarity((errors, energies, distances)), 0.05)
     before = [familiarity(measures(maps)) for maps in (known, unknown)]
-    after = [found.rule.known(measures(maps)) for maps in (known, unknown)]
+    after = [calibrated.rule.known(measures(maps)) for maps in (known, unknown)]
     old = auroc(*before), *((each < limit).mean() for each in (*before, apart))
-    new = auroc(*after), *((each < found.rule.threshold).mean() for each in after), found.caught
+    new = auroc(*after), *((each < calibrated.rule.threshold).mean() for each in after), calibrated.caught
     return 100 * np.array([old, new]).T
 
 

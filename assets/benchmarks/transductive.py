@@ -84,8 +84,8 @@ def measure(classes: list[Floats], prior: Prior, shot: int, kind: str, episodes:
         began = time.process_time()
         refined, gamma = refine(errors, pools, queries, head)
         seconds["together"].append(time.process_time() - began)
-        for name, found, temperature in (("alone", errors, head.gamma), ("together", refined, gamma)):
-            shares = probabilities(found, temperature)[known]
+        for name, class_errors, temperature in (("alone", errors, head.gamma), ("together", refined, gamma)):
+            shares = probabilities(class_errors, temperature)[known]
             hits = shares.argmax(1) == labels[known]
             right[name].append(hits.mean())
             sure[name].append({"sure": shares.max(1).tolist(), "right": hits.tolist()})

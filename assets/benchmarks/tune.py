@@ -102,8 +102,8 @@ def left_out(pools: list[Floats], scorer: ClassScorer, head: HeadParameters, *, 
     photos, labels, least = np.concatenate(pools), np.repeat(np.arange(len(pools)), counts), min(counts)
     errors, energies = scorer.class_error(photos).astype(float), energy(photos)
     more = [without_one(one.allowance, k, least) for one, k in zip(scorer.classes, counts, strict=True)]
-    own = np.concatenate([leave_one_out(pool, head) for pool in pools])
-    errors[np.arange(len(labels)), labels] = own + np.array(more)[labels] * energies
+    own_errors = np.concatenate([leave_one_out(pool, head) for pool in pools])
+    errors[np.arange(len(labels)), labels] = own_errors + np.array(more)[labels] * energies
     distances = without_itself(scorer.centres.distance(photos), labels.tolist(), counts)
     smaller = [
         as_smallest(pool, place, least, head) if len(pool) > least else (-1.0, -1.0)

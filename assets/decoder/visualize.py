@@ -188,9 +188,9 @@ class Regenerator:
         pictures = self.decoded(sampled, shape.shot)[:, : shape.queries]
         shown = ((pictures.clamp(-1, 1) + 1) * 127.5).round().byte().permute(0, 1, 3, 4, 2).cpu().numpy()
         right = np.concatenate([pixels[sampled[0, shape.shot :]][None], shown])
-        left = np.full((2 + shape.way, shape.shot, *shown.shape[2:]), 255, dtype=np.uint8)
-        left[2:] = pixels[sampled[:, : shape.shot]]
-        tiles = np.concatenate([left, right], axis=1)  # rows, columns, S, S, 3
+        support_tiles = np.full((2 + shape.way, shape.shot, *shown.shape[2:]), 255, dtype=np.uint8)
+        support_tiles[2:] = pixels[sampled[:, : shape.shot]]
+        tiles = np.concatenate([support_tiles, right], axis=1)  # rows, columns, S, S, 3
         framed = np.pad(tiles, ((0, 0), (0, 0), (GAP, 0), (GAP, 0), (0, 0)), constant_values=255)
         rows, columns, height, width, _ = framed.shape
         return framed.transpose(0, 2, 1, 3, 4).reshape(rows * height, columns * width, 3)

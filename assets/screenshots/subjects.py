@@ -30,14 +30,14 @@ def main() -> None:
     draw = ImageDraw.Draw(image)
     for number, name in enumerate(PHOTOS):
         path, left = SAMPLES / "queries" / f"{name}.jpg", number * (SIZE[0] + GAP)
-        found = classifier.finder.box(path, sought)
-        box = split_box(found)[1]
+        subject = classifier.finder.box(path, sought)
+        box = split_box(subject)[1]
         assert box is not None  # a part of each of these photos
         image.paste(open_image(path), (left, 0))
         edges = left + box.left, box.top, left + box.left + box.width, box.top + box.height
         draw.rectangle(edges, outline="white", width=5)
         draw.rectangle(edges, outline="black", width=2)
-        labels = [answer.label for _, answer in classifier.classify([path, found]) if isinstance(answer, Prediction)]
+        labels = [answer.label for _, answer in classifier.classify([path, subject]) if isinstance(answer, Prediction)]
         draw.text((left, SIZE[1] + 4), "whole photo: {}\nframe: {}".format(*labels), "black")
     image.quantize(128, dither=Image.Dither.NONE).save(HERE / "subjects.png", optimize=True)
 

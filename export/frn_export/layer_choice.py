@@ -84,8 +84,8 @@ def pools_of(model: Model, classes: Mapping[str, Sequence[Path]]) -> list[Maps]:
 
     def maps(path: Path) -> Maps:
         pixels = torch.from_numpy(np.array(model.config.transform(open_image(path)))).permute(2, 0, 1)
-        found: Maps = model.feature_maps(pixels[None].float() / 255)[0].numpy()
-        return found
+        feature_map: Maps = model.feature_maps(pixels[None].float() / 255)[0].numpy()
+        return feature_map
 
     return [np.stack([maps(path) for path in paths]) for paths in classes.values()]
 

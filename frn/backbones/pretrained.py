@@ -49,8 +49,8 @@ class Pretrained(ForeignBackbone):
         Raises FrnError if the network does not exist, has no map, or does not accept images of that size.
         """
         super().__init__()
-        source, own, stage = split_name(name)
-        self.maps = self.probe(lambda: source(own, size, stage), name, size)
+        source, network, stage = split_name(name)
+        self.maps = self.probe(lambda: source(network, size, stage), name, size)
         self.requires_grad_(False).eval()
 
     def train(self, mode: bool = True) -> "Pretrained":
@@ -129,15 +129,17 @@ class TorchvisionMaps(nn.Module):
     def download(cls, name: str, progress: Progress | None = None) -> Path:
         """Download the default weights to torch's cache; the file's name contains the start of its SHA-256."""
         place = cls.places(name)[0]
-        found = re.search(r"-([0-9a-f]{8,})\.", place.name)
+        digest_in_name = re.search(r"-([0-9a-f]{8,})\.", place.name)
 
         def check(path: Path) -> None:
             digest = sha256(path)
-            if found and not digest.startswith(found[1]):
-                raise FrnError(f"the download has the SHA-256 {digest[:8]}..., not {found[1]}..., and was deleted")
+            if digest_in_name and not digest.startswith(digest_in_name[1]):
+                raise FrnError(
+                    f"the download has the SHA-256 {digest[:8]}..., not {digest_in_name[1]}..., and was deleted"
+                )
 
-        for left in place.parent.glob(f".*.{PART}"):
-            remove_unfinished(left.with_name(left.name[1:].removesuffix(f".{PART}")))
+        for unfinished in place.parent.glob(f".*.{PART}"):
+            remove_unfinished(unfinished.with_name(unfinished.name[1:].removesuffix(f".{PART}")))
         fetch_url(_torchvision_weights(name, None).url, place, check, progress)
         return place
 
@@ -186,12 +188,12 @@ class TimmMaps(nn.Module):
     def renamed(name: str, weights: Mapping[str, Tensor], net: nn.Module) -> Mapping[str, Tensor]:
         """Return the weights under timm's names, with transformer positions resampled to the image size of `net`."""
         rename = getattr(sys.modules[type(net).__module__], "checkpoint_filter_fn", None)
-        found: Mapping[str, Tensor] = rename(dict(weights), net) if rename else weights
-        if "_conv_stem.weight" in found:  # of `efficientnet_lite_pytorch`: the order of layers is the same
+        tensors: Mapping[str, Tensor] = rename(dict(weights), net) if rename else weights
+        if "_conv_stem.weight" in tensors:  # of `efficientnet_lite_pytorch`: the order of layers is the same
             expected = _timm().create_model(name).state_dict()
-            if [value.shape for value in found.values()] == [value.shape for value in expected.values()]:
-                return dict(zip(expected, found.values(), strict=True))
-        return found
+            if [value.shape for value in tensors.values()] == [value.shape for value in expected.values()]:
+                return dict(zip(expected, tensors.values(), strict=True))
+        return tensors
 
     @classmethod
     def recipe(cls, name: str, weights: Path | None) -> Recipe:
@@ -243,12 +245,12 @@ def split_name(name: str) -> tuple[type[TorchvisionMaps] | type[TimmMaps], str, 
     Raises FrnError if the name does not have this form.
     """
     source, _, rest = name.partition(":")
-    own, _, stage = rest.partition("@")
-    if source not in ADAPTERS or not own:
+    network, _, stage = rest.partition("@")
+    if source not in ADAPTERS or not network:
         raise FrnError(f"{name}: a pretrained backbone is named {' or '.join(f'{s}:NAME' for s in ADAPTERS)}")
     if stage and not (stage.isdecimal() and int(stage)):
         raise FrnError(f"{name}: the part after @ is not a positive number")
-    return ADAPTERS[source], own, int(stage or 1)
+    return ADAPTERS[source], network, int(stage or 1)
 
 
 def packaged_weights(package: str) -> Path | None:
@@ -260,17 +262,17 @@ def packaged_weights(package: str) -> Path | None:
 
 def find_weights(name: str, file: Path | None, *, download: bool = False, progress: Progress | None = None) -> Path:
     """Return the given weights file, or the one in the cache of torchvision or timm. Raises FrnError without either."""
-    source, own, _ = split_name(name)
+    source, network, _ = split_name(name)
     if file is not None:
         if not file.is_file():
             raise FrnError(f"{file}: no such file")
         return file
-    places = source.places(own)
+    places = source.places(network)
     if existing := next((place for place in places if place.is_file()), None):
         return existing
     if download:
         try:
-            return source.download(own, progress)
+            return source.download(network, progress)
         except FrnError as error:
             raise FrnError(
                 f"{name}: its weights could not be downloaded ({error}). Try again online, or pass them with "
@@ -285,5 +287,5 @@ def find_weights(name: str, file: Path | None, *, download: bool = False, progre
 
 def recipe(name: str, weights: Path) -> Recipe:
     """Return the image preparation for a network with the weights of that file."""
-    source, own, _ = split_name(name)
-    return source.recipe(own, weights)
+    source, network, _ = split_name(name)
+    return source.recipe(network, weights)

@@ -337,8 +337,8 @@ class FewShotClassifier:
     def _answering(self, photo: Photo) -> tuple[MapClassifier, Embedded]:
         """Return the classifier that answers a photo, and the photo as it sees it."""
         classifier = self._fitted.classifier
-        (found,) = embed_all(classifier.extractor, [photo], classifier)
-        return classifier.answering(found)
+        (embedded,) = embed_all(classifier.extractor, [photo], classifier)
+        return classifier.answering(embedded)
 
     @property
     def _parameters(self) -> tuple[object, ...]:

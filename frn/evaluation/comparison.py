@@ -73,6 +73,6 @@ def gain(one: ModelComparison, other: ModelComparison) -> Accuracy:
     return summarise([float(other.hits[path]) - hit for path, hit in one.hits.items() if path in other.hits])
 
 
-def disagreements(found: Sequence[ModelComparison]) -> list[Path]:
+def disagreements(comparisons: Sequence[ModelComparison]) -> list[Path]:
     """Return the photos for which the models do not all give the same label."""
-    return [path for path in found[0].answers if len({each.answers.get(path) for each in found}) > 1]
+    return [path for path in comparisons[0].answers if len({each.answers.get(path) for each in comparisons}) > 1]

@@ -152,8 +152,8 @@ def evaluate_images(
         return maps
 
     def whole(shares: NDArray[np.float64]) -> NDArray[np.float64]:
-        own = torch.from_numpy(shares).to(feature_maps.device)
-        gathered: NDArray[np.float64] = ranks.gather(own, options.episodes).cpu().numpy()
+        local_shares = torch.from_numpy(shares).to(feature_maps.device)
+        gathered: NDArray[np.float64] = ranks.gather(local_shares, options.episodes).cpu().numpy()
         return gathered
 
     with bars("features") as extracting:
@@ -178,14 +178,14 @@ def evaluate_images(
                 prior = UNTRAINED if extractor.untrained_head else Prior.trained(HeadParameters.of(head))
                 maps, transductive = feature_maps.cpu().numpy(), options.transductive
                 shares = enrolled_accuracies(prior, maps, images.sizes, shape, transductive=transductive, **which)
-                found = [
+                summaries = [
                     {"accuracy": each.mean, "ci95": each.ci95}
                     for each in (summarise(whole(column)) for column in shares.T)
                 ]
-                result["tuned"] = found[0]
+                result["tuned"] = summaries[0]
                 if transductive:
                     names = ("balanced", "dirichlet_inductive", "dirichlet")
-                    result["transductive"] = dict(zip(names, found[1:], strict=True))
+                    result["transductive"] = dict(zip(names, summaries[1:], strict=True))
             results.append(result)
     return results
 

@@ -140,10 +140,10 @@ def _correct(supports: Sequence[Maps], queries: Sequence[Maps], prior: Prior) ->
     return (scorer.class_error(np.concatenate(queries)).argmin(1) == labels).astype(np.float64)
 
 
-def write_finetuned(model: str, found: FineTuning, path: Path, record: Mapping[str, object]) -> None:
+def write_finetuned(model: str, tuning: FineTuning, path: Path, record: Mapping[str, object]) -> None:
     """Write a model file with the map after the backbone. Raises FrnError if it cannot be written."""
     from frn.models.model import load_model, save_model
 
     tuned = load_model(model)
-    tuned.adapt(found.channels)
+    tuned.adapt(tuning.channels)
     save_model(tuned, path, record)

@@ -97,9 +97,9 @@ class Looks:
         """Return the correlation of near copies, and 0 for other photos, (n, m)."""
         part = self.holds(others)
         part = np.maximum(part, part.T if others is self else others.holds(self).T)
-        whole = self.whole @ others.whole.T
-        near = (part >= LEAST) | (whole >= least_whole)
-        return np.where(near & _hues_allow(self.hues, others.hues), np.maximum(part, whole), 0)
+        of_whole = self.whole @ others.whole.T
+        near = (part >= LEAST) | (of_whole >= least_whole)
+        return np.where(near & _hues_allow(self.hues, others.hues), np.maximum(part, of_whole), 0)
 
 
 def copy_sets(looks: Sequence[bytes], least_whole: float = LEAST_WHOLE) -> list[list[int]]:

@@ -84,10 +84,10 @@ class Classifier(MapClassifier):
         examples = examples[:: stride(len(examples), "one")]
         right, why = [0, 0], "leave-one-out needs two classes, one of them with two photos"
         if len(self.names) > 1 and examples:
-            whole = self.leave_out_photos(examples, self.example_maps())
+            unsearched = self.leave_out_photos(examples, self.example_maps())
             notes = self._enroll(replace(listed, search="one"))
             assert self.left_out is not None  # it has been enrolled
-            right = [whole.right, self.left_out.right]
+            right = [unsearched.right, self.left_out.right]
             why = f"leave-one-out is right for {right[1]} of {len(examples)} examples with it, {right[0]} without"
         if right[1] - right[0] < 2:
             return [*self._enroll(replace(listed, search="none")), FrnError(f"subjects are not searched for: {why}")]
@@ -106,8 +106,8 @@ class Classifier(MapClassifier):
         others = [other.path for other in state.others if split_box(other.path)[1] is not None]
         keys = self.extractor.keys([split_box(path)[0] for path in (*paths, *others)], self.store)
         self._boxes = {key: path for key, path in zip(keys, (*paths, *others), strict=True) if isinstance(key, str)}
-        whole = json.dumps([key if isinstance(key, str) else "" for key in keys[: len(paths)]])
-        return replace(state, whole_photos=hashlib.blake2b(whole.encode(), digest_size=16).hexdigest())
+        photo_keys = json.dumps([key if isinstance(key, str) else "" for key in keys[: len(paths)]])
+        return replace(state, whole_photos=hashlib.blake2b(photo_keys.encode(), digest_size=16).hexdigest())
 
     @property
     def sought(self) -> Sought:
@@ -206,8 +206,8 @@ class Classifier(MapClassifier):
 
     def _read_others(self, photos: Sequence[Support]) -> list[FrnError]:
         """Calibrate with photos that belong to none of the classes; those that are examples do not count."""
-        read = [found for _, found in self.read([photo.path for photo in photos], self.store)]
-        keys = [found if isinstance(found, FrnError) else found.key for found in read]
+        read = [outcome for _, outcome in self.read([photo.path for photo in photos], self.store)]
+        keys = [outcome if isinstance(outcome, FrnError) else outcome.key for outcome in read]
         current = [
             photo if isinstance(key, FrnError) else Support.of(photo.path, key)
             for photo, key in zip(photos, keys, strict=True)
@@ -225,9 +225,9 @@ class Classifier(MapClassifier):
 
         With `transductive`, all images refine the classes before the first answer.
         """
-        asked, read = tee(self.read(paths))
-        answers = self.answers((found for _, found in read), transductive=transductive)
-        yield from zip((path for path, _ in asked), answers, strict=True)
+        named, read = tee(self.read(paths))
+        answers = self.answers((outcome for _, outcome in read), transductive=transductive)
+        yield from zip((path for path, _ in named), answers, strict=True)
 
     def answers(
         self, embedded: Iterable[Embedded | FrnError], *, transductive: bool = False
@@ -235,8 +235,8 @@ class Classifier(MapClassifier):
         """Yield predictions of embedded images, a batch at a time; examples are scored by leave-one-out."""
         remaining = iter(embedded)
         while batch := list(islice(remaining, None if transductive else self.extractor.batch)):
-            found = [outcome for outcome in batch if isinstance(outcome, Embedded)]
-            predictions = iter(self.predictions(found, transductive=transductive))
+            embedded_photos = [outcome for outcome in batch if isinstance(outcome, Embedded)]
+            predictions = iter(self.predictions(embedded_photos, transductive=transductive))
             for outcome in batch:
                 if isinstance(outcome, FrnError):
                     yield outcome
@@ -246,7 +246,7 @@ class Classifier(MapClassifier):
                     yield replace(prediction, box=outcome.box, searched=searched, key=key)
 
     def predictions(
-        self, found: Sequence[Embedded], *, transductive: bool = False, copies: bool = True
+        self, photos: Sequence[Embedded], *, transductive: bool = False, copies: bool = True
     ) -> list[Prediction]:
         """Classify embedded photos as `predict_all`; those whose answer is unsure after a second look, if it gains.
 
@@ -255,14 +255,14 @@ class Classifier(MapClassifier):
         """
         if transductive and self.second is not None:
             raise FrnError("--transductive compares maps of one kind. Remove --tta auto, or use --tta views.")
-        maps, keys = [each.maps for each in found], [each.key for each in found]
-        looks = [each.look for each in found] if copies else None
+        maps, keys = [each.maps for each in photos], [each.key for each in photos]
+        looks = [each.look for each in photos] if copies else None
         predictions = self.predict_all(maps, keys, looks, transductive=transductive)
-        return self.second.improve(self, found, predictions) if self.second else predictions
+        return self.second.improve(self, photos, predictions) if self.second else predictions
 
-    def answering(self, found: Embedded) -> tuple[MapClassifier, Embedded]:
+    def answering(self, photo: Embedded) -> tuple[MapClassifier, Embedded]:
         """Return the classifier whose look at a photo decides, and the photo as it sees it."""
         if self.second is None:
-            return self, found
-        again = self.second.again(self, [found], self.predict_all([found.maps], [found.key]))
-        return again.get(0, (self, found))
+            return self, photo
+        again = self.second.again(self, [photo], self.predict_all([photo.maps], [photo.key]))
+        return again.get(0, (self, photo))

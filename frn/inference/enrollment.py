@@ -213,14 +213,14 @@ def usable(listed: State, keys: Sequence[str | FrnError]) -> tuple[State, list[F
             "folder."
         )
     remaining = iter(keys)
-    found = [[next(remaining) for _ in entry.supports] for entry in listed.classes]
+    keys_by_class = [[next(remaining) for _ in entry.supports] for entry in listed.classes]
     supports = [
         [
             s if s.key == key else Support.of(s.path, key)
-            for s, key in zip(entry.supports, own, strict=True)
+            for s, key in zip(entry.supports, keys_of_class, strict=True)
             if not isinstance(key, FrnError)
         ]
-        for entry, own in zip(listed.classes, found, strict=True)
+        for entry, keys_of_class in zip(listed.classes, keys_by_class, strict=True)
     ]
     names = [entry.name for entry in listed.classes]
     shared = in_two_classes(names, supports)
@@ -228,15 +228,15 @@ def usable(listed: State, keys: Sequence[str | FrnError]) -> tuple[State, list[F
         (name, [s for s in each if s.key not in shared]) for name, each in zip(names, supports, strict=True)
     )
     classes, notes = [], list[FrnError]()
-    for entry, own, usable in zip(listed.classes, found, state.classes, strict=True):
-        if not usable.supports and not (own and all(map(_is_missing, own))):
+    for entry, keys_of_class, usable in zip(listed.classes, keys_by_class, state.classes, strict=True):
+        if not usable.supports and not (keys_of_class and all(map(_is_missing, keys_of_class))):
             tried = {support.path for support in entry.supports}
-            broken = [str(key) for key in own if isinstance(key, FrnError)]
+            broken = [str(key) for key in keys_of_class if isinstance(key, FrnError)]
             reasons = broken + [str(each) for each in duplicates if each.path in tried]
-            reasons += [str(shared[key]) for key in own if not isinstance(key, FrnError) and key in shared]
+            reasons += [str(shared[key]) for key in keys_of_class if not isinstance(key, FrnError) and key in shared]
             why = f" The first: {reasons[0]}" if reasons else ""
-            raise FrnError(f"class {usable.name!r} has no usable image among {len(own)} files.{why}")
-        notes += describe_unused(f"class {usable.name!r}", entry.supports, own)
+            raise FrnError(f"class {usable.name!r} has no usable image among {len(keys_of_class)} files.{why}")
+        notes += describe_unused(f"class {usable.name!r}", entry.supports, keys_of_class)
         if usable.supports:  # with surrounding blanks removed from the name
             classes.append(replace(entry, name=usable.name, supports=usable.supports))
     return replace(listed, classes=tuple(classes)), [*notes, *map(FrnError, map(str, duplicates)), *shared.values()]

@@ -158,8 +158,8 @@ def costs(classifier: Classifier) -> Callable[[float], float]:
     counts = np.array([len(entry.supports) for entry in classifier.state.classes])
     rivals = errors[chosen]
     rows = np.arange(len(rivals)), labels[chosen]
-    own, rivals[rows] = rivals[rows], np.inf
-    few, many = ((each > rivals.min(1)).sum() for each in (smaller[chosen, 0], own))
+    now, rivals[rows] = rivals[rows], np.inf
+    few, many = ((each > rivals.min(1)).sum() for each in (smaller[chosen, 0], now))
     if few - many < 2 or len(rivals) < ENOUGH:  # may be chance
         return lambda count: 0.0
     few, many = ((each + 0.5) / (len(rivals) + 1) for each in (few, many))  # so that neither is 0

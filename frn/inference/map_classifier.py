@@ -100,12 +100,14 @@ class MapClassifier:
         if self.left_out is None:
             raise FrnError("no classes yet: enroll some first")
         errors, labels, energies, distances, smaller = self.left_out
-        given = (self.left_out, self.head, self.false_rejections, self.others)
-        if self._calibration is None or any(map(is_not, given, self._calibration[0])):
+        arguments = (self.left_out, self.head, self.false_rejections, self.others)
+        if self._calibration is None or any(map(is_not, arguments, self._calibration[0])):
             measures = errors, energies, distances
             counts = [len(entry.supports) for entry in self.state.classes]
-            found = calibrate(measures, labels, self.head.gamma, self.false_rejections, self.others, counts, smaller)
-            self._calibration = given, found
+            calibrated = calibrate(
+                measures, labels, self.head.gamma, self.false_rejections, self.others, counts, smaller
+            )
+            self._calibration = arguments, calibrated
         return self._calibration[1]
 
     @property
@@ -192,9 +194,11 @@ class MapClassifier:
         """
         self.left_out = left_out
         if form is None:
-            labels, own = left_out.labels, 1 - left_out.errors[np.arange(len(left_out.labels)), left_out.labels]
+            labels, shares = left_out.labels, 1 - left_out.errors[np.arange(len(left_out.labels)), left_out.labels]
             self.leave_one_out = {
-                name: own[labels == label].clip(0) for label, name in enumerate(self.pools) if (labels == label).any()
+                name: shares[labels == label].clip(0)
+                for label, name in enumerate(self.pools)
+                if (labels == label).any()
             }
             return
         if state.search != "none" and len(left_out.labels):
@@ -251,7 +255,7 @@ class MapClassifier:
         if self.maps is None:
             sha256, shape = self.extractor.sha256, self.extractor.shape
             stored = {key: self.store and self.store.get(sha256, key, shape) for key in self.state.holders()}
-            maps = {key: found[0] for key, found in stored.items() if found}
+            maps = {key: kept[0] for key, kept in stored.items() if kept}
             known = {s.path: s.key for entry in self.state.classes for s in entry.supports if s.key not in maps}
             for path, outcome in self.extractor.read(known, store=self.store):
                 if isinstance(outcome, FrnError):

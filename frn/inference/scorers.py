@@ -114,8 +114,8 @@ class Reconstruction:
 
     def smaller(self, keys: Sequence[Key]) -> Shares:
         scale = self.joined.centres.scale
-        found = [self._smaller.get(key or "") for key in keys]
-        return np.array([(each[0], each[1] / scale) if each else (-1.0, -1.0) for each in found]).reshape(-1, 2)
+        results = [self._smaller.get(key or "") for key in keys]
+        return np.array([(each[0], each[1] / scale) if each else (-1.0, -1.0) for each in results]).reshape(-1, 2)
 
     def location_errors(self, maps: Maps, key: Key) -> Floats:
         error = self.joined.location_error(maps[None])[0]

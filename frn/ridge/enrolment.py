@@ -250,10 +250,10 @@ def left_out_location_error(feature_maps: NDArray[np.floating], head: HeadParame
     return error_from_blocks(blocks, squared, images @ images.mT, lam, head.rho())
 
 
-def error_from_blocks(own: Array, squared: Array, gram: Array, lam: float, rho: float) -> Array:
+def error_from_blocks(block: Array, squared: Array, gram: Array, lam: float, rho: float) -> Array:
     """Return the errors (k, r) from the images' blocks of B, of B B and of S S^T, (k, r, r) each."""
-    solved = _inverse(own)
-    along = _diagonals(gram + lam * np.eye(own.shape[1]) - solved)  # z . w of each location
+    solved = _inverse(block)
+    along = _diagonals(gram + lam * np.eye(block.shape[1]) - solved)  # z . w of each location
     length = np.vecdot(solved @ squared, solved) - 1  # w . w
     return _diagonals(gram) - 2 * rho * along + rho**2 * (along - lam * length)
 

@@ -42,10 +42,12 @@ def prepare(graph: GraphBuilder, transform: EvaluationTransform) -> None:
     The many small steps can take as long as a small network. Sizes are therefore vectors (down, across).
     """
     length, size = transform.length, transform.size
-    whole = graph.node("Shape", "image", start=0, end=2)
-    turned = graph.node("Gather", whole, graph.ints(1, 0))
-    sides = graph.node("Min", whole, graph.node("Mul", turned, graph.ints(MAX_ASPECT)))  # strips are cropped first
-    first = graph.node("Div", graph.node("Sub", whole, sides), graph.ints(2))
+    size_of_image = graph.node("Shape", "image", start=0, end=2)
+    turned = graph.node("Gather", size_of_image, graph.ints(1, 0))
+    sides = graph.node(
+        "Min", size_of_image, graph.node("Mul", turned, graph.ints(MAX_ASPECT))
+    )  # strips are cropped first
+    first = graph.node("Div", graph.node("Sub", size_of_image, sides), graph.ints(2))
     part = graph.node("Slice", "image", first, graph.node("Add", first, sides), graph.ints(0, 1))
     if transform.square:
         wanted = graph.ints(length, length)
@@ -53,9 +55,11 @@ def prepare(graph: GraphBuilder, transform: EvaluationTransform) -> None:
         shorter = graph.node("ReduceMin", sides, keepdims=1)
         wanted = graph.node("Div", graph.node("Mul", sides, graph.ints(length)), shorter)
     if transform.resize is None:  # an image of S x S stays as it is
-        own = graph.node("Equal", graph.node("ReduceMin", whole, keepdims=1), graph.ints(size))
-        own = graph.node("And", own, graph.node("Equal", graph.node("ReduceMax", whole, keepdims=1), graph.ints(size)))
-        wanted = graph.node("Where", own, whole, wanted)
+        is_size = graph.node("Equal", graph.node("ReduceMin", size_of_image, keepdims=1), graph.ints(size))
+        is_size = graph.node(
+            "And", is_size, graph.node("Equal", graph.node("ReduceMax", size_of_image, keepdims=1), graph.ints(size))
+        )
+        wanted = graph.node("Where", is_size, size_of_image, wanted)
     scaled = _scaled(graph, part, wanted)
     offsets = graph.ints(*(centre_offset(each, size) for each in range(MAX_ASPECT * length + 1)))
     start = graph.node("Gather", offsets, wanted)

@@ -126,6 +126,6 @@ def describe(result: "Result") -> str:
     )
 
 
-def describe_accuracy(found: "dict[str, float]") -> str:
+def describe_accuracy(result: "dict[str, float]") -> str:
     """Return accuracy and its interval as rich markup."""
-    return f"[bold]{found['accuracy']:.2f} ± {found['ci95']:.2f}%[/bold]"
+    return f"[bold]{result['accuracy']:.2f} ± {result['ci95']:.2f}%[/bold]"

@@ -109,15 +109,15 @@ def finetune(
     from frn.projects.class_files import class_files
     from frn.training.runs.run import RunFolder
 
-    found, folder = class_files(classes, level), RunFolder(out)
+    contents, folder = class_files(classes, level), RunFolder(out)
     folder.require_free()
-    with console.live_text(f"fine-tuning on {sum(map(len, found.members.values())):,} photos"):
-        tuned = finetuning.finetune(load_extractor(model, device), found.members)
+    with console.live_text(f"fine-tuning on {sum(map(len, contents.members.values())):,} photos"):
+        tuned = finetuning.finetune(load_extractor(model, device), contents.members)
         if tuned.refusal is None:
             accuracy = {"accuracy": tuned.validation.mean, "ci95": tuned.validation.ci95}
             record = {"finetuned_from": model, "validation": {**accuracy, "shape": "held-out photos of its classes"}}
             finetuning.write_finetuned(model, tuned, folder.best, record)
-    console.report_skipped([*found.notes, *found.skipped, *map(str, tuned.broken)])
+    console.report_skipped([*contents.notes, *contents.skipped, *map(str, tuned.broken)])
     seconds, why = round(time.monotonic() - started, 1), tuned.refusal
     if as_json:
         result = {"model": str(folder.best) if why is None else model, "written": why is None, "why": why}

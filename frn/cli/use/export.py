@@ -64,15 +64,15 @@ def export(
     from frn.models.model import load_model
     from frn.projects.class_files import ClassFiles, class_files
 
-    found = class_files(classes, level) if classes else ClassFiles({})
-    if classes and found.project and found.model:
-        reference, own = found.project.model, found.project.state.threshold
+    contents = class_files(classes, level) if classes else ClassFiles({})
+    if classes and contents.project and contents.model:
+        reference, stored_threshold = contents.project.model, contents.project.state.threshold
         tta = tta or reference.tta
         if not model:
-            reference.check(load_extractor(found.model, "cpu").plain_sha256, classes, found.model)
-        if threshold is None and own is not None:
+            reference.check(load_extractor(contents.model, "cpu").plain_sha256, classes, contents.model)
+        if threshold is None and stored_threshold is not None:
             is_own_model = not model or load_extractor(model, "cpu").plain_sha256 == reference.sha256
-            threshold = own if is_own_model else None
+            threshold = stored_threshold if is_own_model else None
     wanted = ExportOptions(
         precision=precision,
         calibrate=calibrate,
@@ -82,9 +82,9 @@ def export(
         replace=replace,
         tta=tta or "none",
     )
-    loaded = load_model(model or found.model or DEFAULT_MODEL)
-    report_skipped([*found.notes, *found.skipped])
-    state = found.project.state if found.project else listed_state(found.members, found.others)
+    loaded = load_model(model or contents.model or DEFAULT_MODEL)
+    report_skipped([*contents.notes, *contents.skipped])
+    state = contents.project.state if contents.project else listed_state(contents.members, contents.others)
     exported = export_model(loaded, out, wanted, state if classes else None, bars=progress_bar, warn=report_skipped)
     for path in exported.removed:
         note(f"removed {path}: it belonged to the previous export")

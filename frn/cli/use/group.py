@@ -51,15 +51,17 @@ def group(
     import numpy as np
 
     maps, looks = np.stack([each.maps for _, each in read]), [each.look for _, each in read]
-    found = found_in(maps, looks, extractor.prior, groups)
-    width = len(str(len(found)))
-    numbers = {f"group {number:0{width}}": own for number, own in enumerate(found, 1)}
-    members = {name: [read[place][0] for near in own for place in near] for name, own in numbers.items()}
+    found_groups = found_in(maps, looks, extractor.prior, groups)
+    width = len(str(len(found_groups)))
+    numbers = {f"group {number:0{width}}": near_sets for number, near_sets in enumerate(found_groups, 1)}
+    members = {name: [read[place][0] for near in near_sets for place in near] for name, near_sets in numbers.items()}
     if is_project(out):
-        _save(out, model, extractor, {name: [read[p] for p, *_ in own] for name, own in numbers.items()})
+        _save(out, model, extractor, {name: [read[p] for p, *_ in near_sets] for name, near_sets in numbers.items()})
     else:
         _copy(out, members)
-    copies = {str(read[p][0]): str(read[near[0]][0]) for own in found for near in own for p in near[1:]}
+    copies = {
+        str(read[p][0]): str(read[near[0]][0]) for near_sets in found_groups for near in near_sets for p in near[1:]
+    }
     listed = {name: list(map(str, paths)) for name, paths in members.items()}
     if as_json:
         console.print_json(Groups(str(out), listed, copies, unread))
@@ -112,6 +114,6 @@ def _save(out: Path, model: str, extractor: "Extractor", members: "dict[str, lis
     from frn.projects.project import ModelReference, Project, save_project
     from frn.projects.session import Support, build_state
 
-    supports = {name: [Support.of(path.absolute(), e.key) for path, e in own] for name, own in members.items()}
+    supports = {name: [Support.of(path.absolute(), e.key) for path, e in photos] for name, photos in members.items()}
     state, _ = build_state(supports.items())
     save_project(out, Project(ModelReference.of(model, extractor, out.parent), state))

@@ -24,17 +24,17 @@ def models(context: typer.Context, as_json: options.AsJson = False) -> None:
     from frn.errors import FrnError
     from frn.models.zoo import named_models, remove_unfinished_models
 
-    found = {}
+    facts = {}
     remove_unfinished_models()
     for name, files in named_models().items():
         try:
-            found[name] = _facts(files)
+            facts[name] = _facts(files)
         except FrnError as error:  # a damaged model must not hide the others
             console.note(f"warning: {error}")
     if as_json:
-        console.print_json(found)
+        console.print_json(facts)
     else:
-        _show(found)
+        _show(facts)
 
 
 def _layer(text: str | None) -> str | None:
@@ -151,15 +151,15 @@ def compare(
 
     files = class_files(classes, level)
     console.report_skipped([*files.notes, *files.skipped])
-    found = []
+    comparisons = []
     with console.live_text("comparing") as say:
         pairs = [(name, each) for name in model or named_extractors() for each in dict.fromkeys(["none", *(tta or [])])]
         labels = [name if each == "none" else f"{name} --tta {each}" for name, each in pairs]
         opened = (load_extractor(name, device, cast("Tta", each)) for name, each in pairs)
         for each in compare_models(files.members, zip(labels, opened, strict=True)):
-            found.append(each)
-            say(f"{len(found)} of {len(labels)} models compared")
-    differing = disagreements(found)
+            comparisons.append(each)
+            say(f"{len(comparisons)} of {len(labels)} models compared")
+    differing = disagreements(comparisons)
     facts = {
         each.model: {
             "accuracy": round(100 * each.right / each.photos, 2),
@@ -169,17 +169,17 @@ def compare(
             "milliseconds": round(each.milliseconds, 2),
             "bytes": each.bytes,
         }
-        for each in found
+        for each in comparisons
     }
     plain: dict[str, ModelComparison] = {}
     gains = []
-    for (name, augmented), each in zip(pairs, found, strict=True):
+    for (name, augmented), each in zip(pairs, comparisons, strict=True):
         if augmented == "none":
             plain[name] = each
         elif (more := gain(plain[name], each)).mean > more.ci95:
             gains.append((more, each.milliseconds / plain[name].milliseconds, name, augmented))
             facts[each.model]["gain"] = round(more.mean, 2)
-    disagree = {str(path): {each.model: each.answers[path] for each in found} for path in differing}
+    disagree = {str(path): {each.model: each.answers[path] for each in comparisons} for path in differing}
     if as_json:
         console.print_json({"models": facts, "disagreements": disagree})
         return
@@ -191,12 +191,12 @@ def compare(
             f"{each.milliseconds:.1f} ms",
             f"{each.bytes / 1e6:.1f} MB",
         )
-        for each in sorted(found, key=lambda each: each.right, reverse=True)
+        for each in sorted(comparisons, key=lambda each: each.right, reverse=True)
     ]
     console.print_table(("model", "right", "AUROC", "time", "size"), rows)
-    if len(found) > 1:
+    if len(comparisons) > 1:
         where = " (--json lists them)" if differing else ""
-        console.stdout().print(f"The models disagree on {len(differing)} of {found[0].photos} photos{where}.")
+        console.stdout().print(f"The models disagree on {len(differing)} of {comparisons[0].photos} photos{where}.")
     for more, times, name, augmented in gains:
         console.stdout().print(f"accurate: {more.mean:+.1f} ± {more.ci95:.1f} points for {times:.1f} times the time")
         console.suggest("frn", "classify", str(classes), "PHOTO", "--model", name, "--tta", augmented)
@@ -229,7 +229,7 @@ def _facts(files: "ModelFiles") -> dict[str, Any]:
     return measured | notes | record | measured
 
 
-def _show(found: dict[str, dict[str, Any]]) -> None:
+def _show(models: dict[str, dict[str, Any]]) -> None:
     from frn.models.header import accuracy_of
 
     rows = [
@@ -243,7 +243,7 @@ def _show(found: dict[str, dict[str, Any]]) -> None:
             console.printable(str(facts.get("about") or facts.get("data", ""))),
             console.printable(accuracy_of(facts) or str(facts.get("licence", ""))),
         )
-        for name, facts in found.items()
+        for name, facts in models.items()
     ]
     console.print_table(
         ("model", "method", "backbone", "image", "size", "time", "trained on", "validation, or licence"), rows

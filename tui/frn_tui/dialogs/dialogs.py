@@ -26,13 +26,13 @@ from frn_tui.widgets.preview import STEP, Mark, Preview
 
 def matching(names: Sequence[str], wanted: str) -> list[int]:
     """Return the places of names with these letters in this order: best at the start, then together, then apart."""
-    letters, found = wanted.casefold(), []
+    letters, ranked = wanted.casefold(), []
     for place, name in enumerate(map(str.casefold, names)):
         rest = iter(name)
         if all(letter in rest for letter in letters):
             at = name.find(letters)
-            found.append((2 if at < 0 else min(at, 1), place))
-    return [place for _, place in sorted(found)]
+            ranked.append((2 if at < 0 else min(at, 1), place))
+    return [place for _, place in sorted(ranked)]
 
 
 class Dialog(ModalScreen[ScreenResultType]):
@@ -156,14 +156,14 @@ class Choose(Dialog[int | None]):
             self.query_one(OptionList).highlighted = places[0]
 
     def _show(self, wanted: str) -> None:
-        found = matching(self.options, wanted)
+        places = matching(self.options, wanted)
         listing = self.query_one(OptionList)
         listing.clear_options()
         # Maximum number of options that are laid out; typing finds the others
-        listing.add_options([Option(Text(display_name(self.options[i])), id=str(i)) for i in found[:1_000]])
-        if not found:
+        listing.add_options([Option(Text(display_name(self.options[i])), id=str(i)) for i in places[:1_000]])
+        if not places:
             listing.add_option(Option("no match", disabled=True))
-        listing.highlighted = 0 if found else None
+        listing.highlighted = 0 if places else None
 
     def action_move(self, step: int) -> None:
         listing = self.query_one(OptionList)
@@ -249,13 +249,13 @@ class Closeup(ModalScreen[int]):
 
     def show(self) -> None:
         path = self.paths[self.at]
-        file, own = split_box(path)
+        file, given_box = split_box(path)
         box = self.box if self.draws else self.found.get(path, ())
         self.preview.show(str(file) if self.draws else path)
         self.preview.mark([Mark(box, in_pixels=True)] if box else [])
         if self.draws:
-            whole = "B: whole photo   " if own else ""
-            text = f"arrows, mouse: move the box   + -: size   y: use it   {whole}esc: back"
+            whole_key = "B: whole photo   " if given_box else ""
+            text = f"arrows, mouse: move the box   + -: size   y: use it   {whole_key}esc: back"
             self.query_one("#closeup-caption", Static).update(Text(text, no_wrap=True))
             return
         place = f"{self.at + 1}/{len(self.paths)}  " if len(self.paths) > 1 else ""
@@ -269,11 +269,11 @@ class Closeup(ModalScreen[int]):
     def _begin_box(self, request: RenderPreview) -> None:
         """Begin with the box of the photo, the one that was found, or one in the middle, once its size is known."""
         path, picture = self.paths[self.at], self.preview.picture
-        file, own = split_box(path)
+        file, box = split_box(path)
         if self.draws and not self.box and picture is not None and request.path == str(file):
             width, height = picture.photo
             middle = width // 4, height // 4, width // 2, height // 2
-            self.box = list(own or self.found.get(path) or middle)
+            self.box = list(box or self.found.get(path) or middle)
             self.show()
 
     def _put(self, left: int, top: int, width: int, height: int) -> None:

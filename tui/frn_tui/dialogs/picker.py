@@ -135,11 +135,11 @@ class Picker(Dialog[list[str] | None]):
             return
         box, field = self.query_one("#picker", Vertical), self.query_one(Input)  # now: the screen may close later
         try:
-            found = await self._listed(folder, rising=rising)
+            listing = await self._listed(folder, rising=rising)
         except EngineError as error:
             self.notify(display_name(str(error)), severity="error", markup=False)
             return
-        self.folder, self.everything = found["path"], found["entries"]
+        self.folder, self.everything = listing["path"], listing["entries"]
         box.border_subtitle = Text(display_name(shortened(self.folder), 70))
         if not self._is_first:
             with self.prevent(Input.Changed):
@@ -152,9 +152,9 @@ class Picker(Dialog[list[str] | None]):
     @work(exclusive=True, group="sibling")
     async def action_open_sibling(self, step: int) -> None:
         with suppress(EngineError):
-            found = await self.engine.call(ListFolder(os.path.dirname(self.folder)))  # noqa: PTH120
+            parent = await self.engine.call(ListFolder(os.path.dirname(self.folder)))  # noqa: PTH120
             folders = [
-                f"{found['path'].rstrip('/')}/{each['name']}" for each in found["entries"] if each["kind"] == "folder"
+                f"{parent['path'].rstrip('/')}/{each['name']}" for each in parent["entries"] if each["kind"] == "folder"
             ]
             if self.folder in folders and 0 <= (place := folders.index(self.folder) + step) < len(folders):
                 self.open(folders[place])
@@ -171,8 +171,8 @@ class Picker(Dialog[list[str] | None]):
 
     def _list(self, wanted: str, then: str = "") -> None:
         """List the entries that match the letters; highlight the first one, or the one named `then`."""
-        found = [self.everything[place] for place in matching([entry["name"] for entry in self.everything], wanted)]
-        self.entries = found if wanted else [HERE, *found]
+        entries = [self.everything[place] for place in matching([entry["name"] for entry in self.everything], wanted)]
+        self.entries = entries if wanted else [HERE, *entries]
         self.list.set_options(Option(_Line(entry, self.path_of(entry["name"]), self.marked)) for entry in self.entries)
         names = [entry["name"] for entry in self.entries]
         first = 1 if not wanted and len(names) > 1 else 0
@@ -323,14 +323,14 @@ class Picker(Dialog[list[str] | None]):
         """Accept typed paths; if one does not exist, show a message and keep the text so that it can be corrected."""
         for path in paths:
             try:
-                found = await self.engine.call(ScanPath(path))
+                scanned = await self.engine.call(ScanPath(path))
             except EngineError:  # the receiver reports the reason
                 break
             try:
-                if found["kind"] == "nothing":  # an empty folder can be watched
+                if scanned["kind"] == "nothing":  # an empty folder can be watched
                     await self.engine.call(ListFolder(path))
             except EngineError:
-                self.notify(display_name(found.get("reason", path)), severity="warning", markup=False)
+                self.notify(display_name(scanned.get("reason", path)), severity="warning", markup=False)
                 return
         if paths:
             self.dismiss(paths)

@@ -62,13 +62,13 @@ class Controller(SyncedDocument):
 
     async def scan(self, path: str, level: int | None = None) -> Found:
         """Return the contents of a path; skipped rows and files become problems."""
-        found = await self.engine.call(file_requests.ScanPath(path, level))
-        self.report_skipped(path, found)
-        return found
+        scanned = await self.engine.call(file_requests.ScanPath(path, level))
+        self.report_skipped(path, scanned)
+        return scanned
 
-    def report_skipped(self, path: str, found: Found) -> None:
-        told = [Problem(path, reason) for reason in found.get("skipped", [])]
-        self.problems += [problem for problem in told if problem not in self.problems]
+    def report_skipped(self, path: str, scanned: Found) -> None:
+        skipped = [Problem(path, reason) for reason in scanned.get("skipped", [])]
+        self.problems += [problem for problem in skipped if problem not in self.problems]
 
     async def holder(self, path: str) -> int | None:
         return await self.engine.call(file_requests.FindHolder(path))
@@ -135,14 +135,14 @@ class Controller(SyncedDocument):
         """Add embedded photos to their classes, given as pairs of class and path; deleted classes are skipped."""
         by_path = {str(support.path): support for support in supports}
         for class_id in dict.fromkeys(class_id for class_id, _ in photos):
-            found = [by_path[path] for of, path in photos if of == class_id and path in by_path]
+            examples = [by_path[path] for of, path in photos if of == class_id and path in by_path]
             if class_id == NO_CLASS:
-                new = [support for support in found if support.key not in session.state.holders()]
+                new = [support for support in examples if support.key not in session.state.holders()]
                 session.set_aside(new)
                 outcome.added += len(new)
             elif any(entry.id == class_id for entry in session.state.classes):
-                name, duplicates = session.state.find(class_id).name, session.add(class_id, found)
-                outcome.added += len(found) - len(duplicates)
+                name, duplicates = session.state.find(class_id).name, session.add(class_id, examples)
+                outcome.added += len(examples) - len(duplicates)
                 for twin in duplicates:
                     if twin.class_name == name:
                         outcome.duplicates.append(twin)
@@ -166,16 +166,16 @@ class Controller(SyncedDocument):
 
     async def load(self, path: str, *, copy: bool = False) -> None:
         """Open a project, replacing the document; if `copy`, saving asks for a new name."""
-        found = await self.engine.call(file_requests.LoadProject(path))
+        project = await self.engine.call(file_requests.LoadProject(path))
         async with self._opening:
-            if found.model != self._opened or found.has_changed:
-                await self._open_model(found.model)
-        self.begin(found.state)
-        if self.model is not None and self.model["sha256"] != found.sha256:
+            if project.model != self._opened or project.has_changed:
+                await self._open_model(project.model)
+        self.begin(project.state)
+        if self.model is not None and self.model["sha256"] != project.sha256:
             self.problems.append(
                 Problem(path, "was saved with another version of this model; its classes are enrolled again")
             )
-        self.problems += [Problem(path, note.removeprefix(f"{path}: ")) for note in found.notes]
+        self.problems += [Problem(path, note.removeprefix(f"{path}: ")) for note in project.notes]
         self.project, self.origin = None if copy else path, path
         await self.engine.call(file_requests.LockProject(self.project))
         await self.find_missing()
@@ -314,7 +314,7 @@ class Controller(SyncedDocument):
         taken, first = set(self.names.values()), 1
         while any(f"group {first + place}" in taken for place in range(len(groups))):
             first += 1
-        await self.add_classes({f"group {first + place}": found for place, found in enumerate(groups)})
+        await self.add_classes({f"group {first + place}": photos for place, photos in enumerate(groups)})
         return groups
 
     async def show(self, path: str) -> None:
@@ -330,10 +330,10 @@ class Controller(SyncedDocument):
         if not self._has_examples:
             raise FrnError("no class has an example yet; add photos to a class first")
         self.session.amend_all(lambda state: dataclasses.replace(state, dropped=state.dropped.difference(paths)))
-        told = await self.query.ask(paths, self.progress, arrived=arrived)
+        answers = await self.query.ask(paths, self.progress, arrived=arrived)
         if not arrived:
             self.arrangement.sort(self.reviewed())
-        self.hear_of(paths, told)
+        self.hear_of(paths, answers)
         self.listener()
         await self.query.add_maps()
 
@@ -347,9 +347,9 @@ class Controller(SyncedDocument):
         """Make the boxes that were found in examples their own, in one edit."""
         with self.session.one_edit():
             for key in keys:
-                (_, support), found = self.session.state.holders()[key], self.boxes[key]
-                path = Path(box_name(str(support.path), Box(*found["box"])))
-                self.session.exchange(key, dataclasses.replace(support, path=path, key=found["key"]))
+                (_, support), subject = self.session.state.holders()[key], self.boxes[key]
+                path = Path(box_name(str(support.path), Box(*subject["box"])))
+                self.session.exchange(key, dataclasses.replace(support, path=path, key=subject["key"]))
 
     async def crop_example(self, path: str, part: str) -> None:
         """Use a part of an example in its place, given by its name, as one edit."""

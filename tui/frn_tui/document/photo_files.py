@@ -24,21 +24,21 @@ async def relocate(controller: Controller, folder: str) -> tuple[int, int]:
     sizes = {photo.key: photo.size for photo in state.photos if str(photo.path) in missing}
     boxes = {path.removeprefix(str(split_box(path)[0])) for path in missing} - {""}
     request = file_requests.RelocatePhotos(folder, sizes, tuple(boxes))
-    found = await controller.engine.call(request, controller.told_to("Looking for photos"))
-    if found:
+    relocated = await controller.engine.call(request, controller.told_to("Looking for photos"))
+    if relocated:
         session = controller.session
-        session.edit(_with(session.state, lambda support: found.get(support.key, support)))
-        session.name_act(f"found {count_of(len(found), 'photo')}")
-        controller.place = _renamed(controller.place, state, found)
+        session.edit(_with(session.state, lambda support: relocated.get(support.key, support)))
+        session.name_act(f"found {count_of(len(relocated), 'photo')}")
+        controller.place = _renamed(controller.place, state, relocated)
     await controller.find_missing()
     await controller.sync()
-    return len(found), len(sizes)
+    return len(relocated), len(sizes)
 
 
-def _renamed(place: str | None, state: State, found: Mapping[str, Support]) -> str | None:
+def _renamed(place: str | None, state: State, relocated: Mapping[str, Support]) -> str | None:
     """Return the new path of an opened folder if its photos were found in another one of the same content."""
     for photo in state.photos:
-        old, new = str(photo.path), str(found[photo.key].path) if photo.key in found else ""
+        old, new = str(photo.path), str(relocated[photo.key].path) if photo.key in relocated else ""
         if place and old.startswith(f"{place}/") and new.endswith(within := old.removeprefix(place)):
             return new.removesuffix(within)
     return place
@@ -116,36 +116,36 @@ FINISH, TAKE_BACK = 0, 1
 
 async def offer_left(controller: Controller, choose: Callable[[str, list[str]], Awaitable[int | None]]) -> str:
     """Offer to finish or to take back the moves of a killed app; return a summary, or an empty string."""
-    left = await controller.engine.call(FindMoves(interrupted=True))
-    if left is None:
+    stopped = await controller.engine.call(FindMoves(interrupted=True))
+    if stopped is None:
         return ""
-    await _follow_moves(controller, {path: place for path, place, _ in left.photos})
-    photos = count_of(len(left.photos), "photo")
-    options = [f"move the other {len(left.rest):,}", f"take back {photos}", "leave them (u takes them back)"]
-    total = len(left.photos) + len(left.rest)
-    title = f"Moving {count_of(total, 'photo')} into {left.folder} was interrupted after {len(left.photos):,}"
+    await _follow_moves(controller, {path: place for path, place, _ in stopped.photos})
+    photos = count_of(len(stopped.photos), "photo")
+    options = [f"move the other {len(stopped.rest):,}", f"take back {photos}", "leave them (u takes them back)"]
+    total = len(stopped.photos) + len(stopped.rest)
+    title = f"Moving {count_of(total, 'photo')} into {stopped.folder} was interrupted after {len(stopped.photos):,}"
     chosen = await choose(title, options)
     if chosen == FINISH:
-        return await sort(controller, left.folder, left.rest, move=True, left=left)
+        return await sort(controller, stopped.folder, stopped.rest, move=True, left=stopped)
     if chosen is not None:
-        await controller.engine.call(EndMoves(left.journal))
-    return await step_over(controller, _as_moves(left), undo=True) if chosen == TAKE_BACK else ""
+        await controller.engine.call(EndMoves(stopped.journal))
+    return await step_over(controller, _as_moves(stopped), undo=True) if chosen == TAKE_BACK else ""
 
 
 async def take_back(controller: Controller, choose: Callable[[str, list[str]], Awaitable[int | None]]) -> str:
     """Offer to take back the last moves of an app that has ended; return a summary."""
-    left = await controller.engine.call(FindMoves(interrupted=False))
-    if left is None:
+    moves = await controller.engine.call(FindMoves(interrupted=False))
+    if moves is None:
         return "nothing to undo"
-    when = datetime.fromtimestamp(left.time).astimezone()
-    title = f"{count_of(len(left.photos), 'photo')} moved into {left.folder} on {when:%Y-%m-%d %H:%M}"
+    when = datetime.fromtimestamp(moves.time).astimezone()
+    title = f"{count_of(len(moves.photos), 'photo')} moved into {moves.folder} on {when:%Y-%m-%d %H:%M}"
     if await choose(title, ["move them back", "leave them"]) != 0:
         return ""
-    return await step_over(controller, _as_moves(left), undo=True)
+    return await step_over(controller, _as_moves(moves), undo=True)
 
 
-def _as_moves(left: LeftMoves) -> Moves:
-    return Moves(f"moved {count_of(len(left.photos), 'photo')}", left.journal, tuple(left.photos))
+def _as_moves(moves: LeftMoves) -> Moves:
+    return Moves(f"moved {count_of(len(moves.photos), 'photo')}", moves.journal, tuple(moves.photos))
 
 
 async def step_over(controller: Controller, moves: Moves, *, undo: bool) -> str:

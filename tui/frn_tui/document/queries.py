@@ -71,8 +71,8 @@ class Query:
     @property
     def waiting(self) -> str:
         """Return how many answers are still missing or out of date, in words; empty if none is."""
-        left = sum(self._asked.values())
-        return f" · {left:,} still being classified" if left else ""
+        count = sum(self._asked.values())
+        return f" · {count:,} still being classified" if count else ""
 
     @property
     def at(self) -> int:
@@ -89,8 +89,8 @@ class Query:
 
     def clear(self) -> None:
         self._answers, self.shown, self.seen, self._arrived = {}, "", set(), set()
-        for asked in self._asked:  # their answers are no longer needed
-            asked.cancel()
+        for request in self._asked:  # their answers are no longer needed
+            request.cancel()
         self._asked.clear()
 
     def forget_scores(self, reason: str) -> None:
@@ -185,27 +185,27 @@ class Query:
         progress: ShowProgress | None = None,
     ) -> list[Answer]:
         """Send a request; its answers are dropped if the queries are cleared meanwhile, which also cancels it."""
-        found: list[Answer] = []
+        answers: list[Answer] = []
 
         def on_event(event: dict[str, Any]) -> None:
-            if asked not in self._asked:
+            if pending not in self._asked:
                 return
             if event["event"] == "answer":
-                self._asked[asked] -= 1
-                found.append(event)  # type: ignore[arg-type]
-                show(found)
+                self._asked[pending] -= 1
+                answers.append(event)  # type: ignore[arg-type]
+                show(answers)
             elif progress is not None:
                 progress("Classifying", event["done"], event["total"])
 
         request = AskClasses(paths, self.jointly)
-        asked: asyncio.Future[object] = asyncio.ensure_future(self._engine.call(request, on_event))
-        self._asked[asked] = len(paths)
+        pending: asyncio.Future[object] = asyncio.ensure_future(self._engine.call(request, on_event))
+        self._asked[pending] = len(paths)
         try:
-            await asked
-            return found if asked in self._asked else []
+            await pending
+            return answers if pending in self._asked else []
         except asyncio.CancelledError:
-            if asked in self._asked:  # the caller was cancelled
+            if pending in self._asked:  # the caller was cancelled
                 raise
             return []
         finally:
-            self._asked.pop(asked, None)
+            self._asked.pop(pending, None)

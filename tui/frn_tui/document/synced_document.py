@@ -105,8 +105,8 @@ class SyncedDocument:
     def step_aside(self) -> None:
         """Remove the samples, as part of an edit that adds the user's own classes."""
         if self.shows_samples:
-            own = dataclasses.replace(self.session.state, classes=(), threshold=None)
-            self.session.edit(own)
+            emptied = dataclasses.replace(self.session.state, classes=(), threshold=None)
+            self.session.edit(emptied)
             self._forget_answers()
 
     def create(self, name: str) -> int:
@@ -222,9 +222,9 @@ class SyncedDocument:
         done = await self._enroll(state)
         unreadable: list[str] = []
         if done["unread"]:
-            found, broken = await self._embed(done["unread"], "Reading examples")
+            read, broken = await self._embed(done["unread"], "Reading examples")
             self.problems += [problem for problem in broken if problem not in self.problems]
-            self._follow_changes(found, [*done["away"], *(problem.path for problem in broken)])
+            self._follow_changes(read, [*done["away"], *(problem.path for problem in broken)])
             state = self.session.state
             done = await self._enroll(state)
             if unreadable := done["unread"]:

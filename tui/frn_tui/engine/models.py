@@ -95,8 +95,8 @@ class Models:
                 for _, again in second.read(map(Path, batch), store=self.store):
                     if not isinstance(again, FrnError):
                         self._keep(second, again.key, again.maps)
-            found = self.extractor.read(map(Path, batch), store=self.store, opening=lambda path: job.check())
-            for name, stamp, (_, outcome) in zip(batch, stamps, found, strict=True):
+            outcomes = self.extractor.read(map(Path, batch), store=self.store, opening=lambda path: job.check())
+            for name, stamp, (_, outcome) in zip(batch, stamps, outcomes, strict=True):
                 if not isinstance(outcome, FrnError):
                     self._keys[name] = stamp or "", outcome.key
                     self.looks[outcome.key] = outcome.look

@@ -19,8 +19,8 @@ def build_handlers(app: int, started: int = 0) -> dict[str, Handler]:
     """Return the operations on one model and its classes, for the app of this process."""
     models = Models()
     classes = EnrolledClasses(models)
-    own = RunningApp(app, started)
-    projects = Projects(models, own, classes)
+    running = RunningApp(app, started)
+    projects = Projects(models, running, classes)
     return {
         "scan": scan,
         "list": list_folder,
@@ -29,11 +29,11 @@ def build_handlers(app: int, started: int = 0) -> dict[str, Handler]:
         "preview": Previews(models).render,
         "load": projects.load,
         "save": projects.save,
-        "holder": lambda request, job: own.holder(request.path),
-        "lock": own.lock,
-        "journal": own.keep,
-        "recover": own.recover,
-        "discard": own.discard,
+        "holder": lambda request, job: running.holder(request.path),
+        "lock": running.lock,
+        "journal": running.keep,
+        "recover": running.recover,
+        "discard": running.discard,
         "write": write_text,
         "sort": sort_photo,
         "move": move_photo,

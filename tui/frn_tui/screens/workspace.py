@@ -132,8 +132,8 @@ class Workspace(KeyedScreen[None]):
     def show_example(self, path: str) -> None:
         """Go to an example, above whatever screen."""
         for key, (entry, support) in self.controller.session.state.holders().items():
-            name, found = str(support.path), self.controller.box_in(key)
-            if path == name or (found and path == box_name(name, Box(*found))):
+            name, box = str(support.path), self.controller.box_in(key)
+            if path == name or (box and path == box_name(name, Box(*box))):
                 while self.app.screen is not self:
                     self.app.pop_screen()
                 self.show_found(entry.id, name)
@@ -249,8 +249,8 @@ class Workspace(KeyedScreen[None]):
     def _enlarge(self, *, draws: bool = False) -> None:
         """Enlarge the example under the cursor, and perhaps draw a box on it."""
         gallery, crop = self.photos_pane.gallery, partial(self.context.start, self._box_example)
-        found = {item.path: item.subject for item in gallery.items}
-        closeup = Closeup(gallery.paths, gallery.cursor, self.context.mode, crop, found, draws=draws)
+        subjects = {item.path: item.subject for item in gallery.items}
+        closeup = Closeup(gallery.paths, gallery.cursor, self.context.mode, crop, subjects, draws=draws)
         self.app.push_screen(closeup, lambda at: gallery.action_go(at or 0))
 
     async def _box_example(self, path: str, part: str) -> None:

@@ -154,12 +154,12 @@ class EnrolledClasses:
         for photo in request.state.photos:
             job.check()
             states[str(photo.path)] = self.models.state_of(photo)
-        away = [path for path, found in states.items() if found == "missing"]
+        away = [path for path, kind in states.items() if kind == "missing"]
         state = without(request.state, away)
         state = replace(state, classes=tuple(entry for entry in state.classes if entry.supports))
-        found = {photo.key: self.models.find(photo.key) for photo in state.photos}
-        again = {key: self.models.find(key, second.closer.extractor) for key in found} if second else found
-        absent = {key for key in found if found[key] is None or again[key] is None}
+        maps_of = {photo.key: self.models.find(photo.key) for photo in state.photos}
+        again = {key: self.models.find(key, second.closer.extractor) for key in maps_of} if second else maps_of
+        absent = {key for key in maps_of if maps_of[key] is None or again[key] is None}
         unread = [str(p.path) for p in state.photos if p.key in absent or states[str(p.path)] == "to read"]
         of, listed = _groups(state), state
         if state.search == "none" or not of:
@@ -167,13 +167,13 @@ class EnrolledClasses:
         elif not unread:
             self._subjects = self._subjects or Subjects(self.models, self._searcher)
             state = listed = self._subjects.examples(state, job)
-            found |= {photo.key: self.models.find(photo.key) for photo in state.photos}
+            maps_of |= {photo.key: self.models.find(photo.key) for photo in state.photos}
         copies = {} if unread else self._find_copies(state)
         state = without_copies(state, copies)
         state = replace(state, classes=tuple(entry for entry in state.classes if entry.supports))
         groups = _groups(state)
-        maps = {key: each for keys in groups for key in keys if (each := found[key]) is not None}
-        others = {other.key: each for other in state.others if (each := found[other.key]) is not None}
+        maps = {key: each for keys in groups for key in keys if (each := maps_of[key]) is not None}
+        others = {other.key: each for other in state.others if (each := maps_of[other.key]) is not None}
         reasons = ((away, "all example photos are missing. R finds them"), (copies, "every example is in two classes"))
         self._nothing = next((why for photos, why in reasons if photos), "no class has an example yet")
         if unread or not groups:
@@ -224,9 +224,9 @@ class EnrolledClasses:
             origin += f"; {second.enroll(classifier, closer_maps)}"
         self._current, self._of = classifier, None if waiting else of
         shares = classifier.leave_one_out or {
-            entry.name: (1 - own[:, column]).clip(0)
-            for column, (entry, own) in enumerate(zip(state.classes, np.split(errors, _ends(groups)), strict=True))
-            if len(own) > 1
+            entry.name: (1 - of_class[:, column]).clip(0)
+            for column, (entry, of_class) in enumerate(zip(state.classes, np.split(errors, _ends(groups)), strict=True))
+            if len(of_class) > 1
         }
         return {
             "reports": self._report(listed, state, shares, errors, distances, classifier.head.gamma),
@@ -284,9 +284,9 @@ class EnrolledClasses:
         ]
         reports = {report["id"]: report for report in nothing}
         for column, (entry, (rows, away)) in enumerate(zip(state.classes, parts, strict=True)):
-            keys, own = keys_of(entry), shares.get(entry.name, np.zeros(0))
-            ranks, rivals = _compare(keys, rows, away, column, own, ids, gamma)
-            explained = {key: share for key, share in zip(keys, own.tolist(), strict=False) if share == share}
+            keys, shares_of = keys_of(entry), shares.get(entry.name, np.zeros(0))
+            ranks, rivals = _compare(keys, rows, away, column, shares_of, ids, gamma)
+            explained = {key: share for key, share in zip(keys, shares_of.tolist(), strict=False) if share == share}
             reports[entry.id]["explained"] = self._listed(explained)
             reports[entry.id]["rank"], reports[entry.id]["rival"] = self._listed(ranks), self._listed(rivals)
         for entry in listed.classes:  # also those whose photos are all in another class
@@ -319,15 +319,15 @@ def _compare(
     """
     if len(keys) < 2:
         return {}, {}
-    own, others, away = errors[:, column], errors.copy(), distances.copy()
+    of_own, others, away = errors[:, column], errors.copy(), distances.copy()
     others[:, column] = away[:, column] = np.inf
-    counts, known = np.less(others, own[:, None]).sum(1), np.isfinite(errors.sum(axis=1))
+    counts, known = np.less(others, of_own[:, None]).sum(1), np.isfinite(errors.sum(axis=1))
     ranks = {key: int(counts[row]) for row, key in enumerate(keys) if known[row]}
     rivals = {}
     for row, key in enumerate(keys):
         if ranks.get(key):
             best = int(others[row].argmin())
-            lead = float((own[row] - others[row, best]) / max(own[row], 1e-12) * (1 - shares[row]))
+            lead = float((of_own[row] - others[row, best]) / max(of_own[row], 1e-12) * (1 - shares[row]))
             nearer = float(distances[row, column] - away[row].min())
             chance = float(probabilities(errors[row : row + 1], gamma)[0, best])
             rivals[key] = ids[best], lead, lead + DISTANCE_WEIGHT * nearer, chance

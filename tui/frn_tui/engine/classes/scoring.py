@@ -42,8 +42,8 @@ def query(classes: EnrolledClasses, request: AskClasses, job: Job) -> None:
     done, jointly = 0, request.jointly and len(paths) > 1
     at_once = 1 if classifier.state.search != "none" else 16  # a search takes longer than to score
     while batch := list(islice(read, None if jointly else at_once)):
-        found = [outcome for _, outcome in batch if not isinstance(outcome, FrnError)]
-        answers = iter(_answers(classes, classifier, found, with_maps=len(paths) == 1, jointly=jointly))
+        embedded = [outcome for _, outcome in batch if not isinstance(outcome, FrnError)]
+        answers = iter(_answers(classes, classifier, embedded, with_maps=len(paths) == 1, jointly=jointly))
         for name, outcome in batch:
             answer = {} if isinstance(outcome, FrnError) else next(answers)
             job.check()
@@ -58,26 +58,26 @@ def query(classes: EnrolledClasses, request: AskClasses, job: Job) -> None:
 
 
 def _answers(
-    classes: EnrolledClasses, classifier: Classifier, found: Sequence[Found], *, with_maps: bool, jointly: bool
+    classes: EnrolledClasses, classifier: Classifier, embedded: Sequence[Found], *, with_maps: bool, jointly: bool
 ) -> Iterator[dict[str, object]]:
     """Score photos together: one product for all is several times faster than one product each."""
-    for each, told in zip(found, classifier.predictions(found, transductive=jointly), strict=True):
-        entries = sorted(classifier.state.classes, key=lambda entry: told.errors[entry.name])
+    for each, prediction in zip(embedded, classifier.predictions(embedded, transductive=jointly), strict=True):
+        entries = sorted(classifier.state.classes, key=lambda entry: prediction.errors[entry.name])
         answer = {
             "scores": [
                 ClassScore(
                     id=entry.id,
-                    probability=told.probabilities[entry.name],
-                    error=told.errors[entry.name],
-                    explained=told.explained[entry.name],
+                    probability=prediction.probabilities[entry.name],
+                    error=prediction.errors[entry.name],
+                    explained=prediction.explained[entry.name],
                 )
                 for entry in entries
             ],
             "nearest": classes.listed_key(classes.nearest(entries[0], each.key, each.maps)),
-            **({} if math.isnan(told.known) else {"known": told.known}),
-            "unknown": told.unknown,
-            "transductive": told.transductive,
-            "near_copy": classes.listed_key(told.near_copy_of.key) if told.near_copy_of else "",
+            **({} if math.isnan(prediction.known) else {"known": prediction.known}),
+            "unknown": prediction.unknown,
+            "transductive": prediction.transductive,
+            "near_copy": classes.listed_key(prediction.near_copy_of.key) if prediction.near_copy_of else "",
         }
         if with_maps and classifier.extractor.head is None:
             answer["maps"] = {}
@@ -93,8 +93,8 @@ def _subjects(classes: EnrolledClasses, classifier: Classifier, name: str, job: 
     """Classify all subjects of a photo."""
     ids = {entry.name: entry.id for entry in classifier.state.classes}
     read = dict(classes.models.read(job, classes.subjects(name, job)))
-    found = {name: one for name, one in read.items() if not isinstance(one, FrnError)}
-    answers = zip(found, classifier.predictions([*found.values()]), strict=True)
+    embedded = {name: one for name, one in read.items() if not isinstance(one, FrnError)}
+    answers = zip(embedded, classifier.predictions([*embedded.values()]), strict=True)
     return [Subject(id=ids[each.label], box=list(box)) for name, each in answers if (box := split_box(Path(name))[1])]
 
 
@@ -106,9 +106,9 @@ def explain_photo(classes: EnrolledClasses, request: ExplainPhoto, job: Job) -> 
         raise outcome
 
     decides, seen = classifier.answering(outcome)
-    found = explain(decides, seen.maps, seen.key, find=partial(models.known, extractor=decides.extractor))
+    explanation = explain(decides, seen.maps, seen.key, find=partial(models.known, extractor=decides.extractor))
     unknown = decides.predict(seen.maps, seen.key).unknown
-    h, w = found.shares.shape
+    h, w = explanation.shares.shape
     ids = {entry.name: entry.id for entry in classifier.state.classes}
 
     def rebuilt(one: Explained) -> Rebuilt:
@@ -126,12 +126,12 @@ def explain_photo(classes: EnrolledClasses, request: ExplainPhoto, job: Job) -> 
         return Rebuilt(id=ids[one.name], explained=list(map(one.explained, cells)), examples=shown, sources=sources)
 
     return Why(
-        sentence=found.sentence(unknown=unknown),
+        sentence=explanation.sentence(unknown=unknown),
         grid=[h, w],
         views=decides is not classifier,
-        shares=found.shares.ravel().tolist(),
-        parts=[DecidingPart(box=list(part.box.within((h, w))), share=part.share) for part in found.parts()],
-        classes=[rebuilt(one) for one in (found.best, found.other) if one is not None],
+        shares=explanation.shares.ravel().tolist(),
+        parts=[DecidingPart(box=list(part.box.within((h, w))), share=part.share) for part in explanation.parts()],
+        classes=[rebuilt(one) for one in (explanation.best, explanation.other) if one is not None],
     )
 
 
@@ -148,7 +148,7 @@ def group_photos(models: Models, request: GroupPhotos, job: Job) -> list[list[st
         job.progress(len(read), len(request.paths))
     if not read:
         raise FrnError("no photos to group")
-    names, found = zip(*read.values(), strict=True)
-    maps, looks = np.stack([each.maps for each in found]), [each.look for each in found]
+    names, embedded = zip(*read.values(), strict=True)
+    maps, looks = np.stack([each.maps for each in embedded]), [each.look for each in embedded]
     groups = group(maps, looks, models.extractor.prior)
-    return [[names[place] for near in own for place in near] for own in groups]
+    return [[names[place] for near in near_copies for place in near] for near_copies in groups]

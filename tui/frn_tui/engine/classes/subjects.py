@@ -102,8 +102,8 @@ class Subjects:
                 if new.path != old.path
             ]
             read = dict(self._models.read(job, [name for name, _ in pairs]))
-            found = {name: one for name, one in read.items() if not isinstance(one, FrnError)}
-            places = {old.key: Support.of(Path(name), found[name].key) for name, old in pairs if name in found}
+            embedded = {name: one for name, one in read.items() if not isinstance(one, FrnError)}
+            places = {old.key: Support.of(Path(name), embedded[name].key) for name, old in pairs if name in embedded}
             classes = (
                 replace(
                     entry, supports=tuple({(new := places.get(s.key, s)).key: new for s in entry.supports}.values())
@@ -121,11 +121,11 @@ class Subjects:
     @property
     def boxes(self) -> dict[str, FoundBox]:
         """Return the subjects that were found in examples without a box, by content key."""
-        found = {s.key: split_box(s.path)[1] for entry in self._boxed[1].classes for s in entry.supports}
+        boxes = {s.key: split_box(s.path)[1] for entry in self._boxed[1].classes for s in entry.supports}
         return {
             support.key: FoundBox(box=list(box), key=key)
             for key, support in self.listed.items()
-            if (box := found[key]) is not None
+            if (box := boxes[key]) is not None
         }
 
     def left_out(
@@ -153,11 +153,11 @@ class Subjects:
         with self.finder.serving(job):
             for name in names:
                 (key,) = classifier.extractor.keys([Path(name)], self._models.store)
-                whole = None if isinstance(key, FrnError) else key
-                where = classifier.subject(Path(name), whole)
+                photo_key = None if isinstance(key, FrnError) else key
+                where = classifier.subject(Path(name), photo_key)
                 ((_, outcome),) = self._models.read(job, [str(where)])  # at once: a search takes much longer
-                found = split_box(where)[1]
-                yield name, outcome if isinstance(outcome, FrnError) else replace(outcome, box=found, whole=whole)
+                box = split_box(where)[1]
+                yield name, outcome if isinstance(outcome, FrnError) else replace(outcome, box=box, whole=photo_key)
 
 
 def unboxed(state: State) -> int:

@@ -56,7 +56,7 @@ class RunningApp:
         return max(self._left(), key=lambda one: one.time, default=None)
 
     def discard(self, request: DiscardJournal, job: Job) -> None:
-        if request.journal is not None and request.journal not in [left.journal for left in self._left()]:
+        if request.journal is not None and request.journal not in [journal.journal for journal in self._left()]:
             return
         path = Path(request.journal or self._path)
         try:

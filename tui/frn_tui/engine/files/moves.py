@@ -139,7 +139,7 @@ class MoveJournal:
         """Return what the whole journal records."""
         record = Record()
         begun: dict[str, dict[str, Any]] = {}
-        for entry in self._entries(whole=True):
+        for entry in self._entries(from_start=True):
             if "plan" in entry:
                 record.plan, record.folder, record.verdicts = entry["plan"], entry["folder"], entry["verdicts"]
             record.is_over |= "end" in entry
@@ -172,10 +172,10 @@ class MoveJournal:
             return True
         return False
 
-    def _entries(self, *, whole: bool = False) -> Iterator[dict[str, Any]]:
+    def _entries(self, *, from_start: bool = False) -> Iterator[dict[str, Any]]:
         """Yield the valid entries, by default in the last `TAIL` bytes; nothing if the journal is unreadable."""
         with contextlib.suppress(OSError), self.path.open("rb") as file:
-            file.seek(0 if whole else max(0, file.seek(0, os.SEEK_END) - TAIL))
+            file.seek(0 if from_start else max(0, file.seek(0, os.SEEK_END) - TAIL))
             yield from filter(None, map(_decode, file))
 
     def write_outcome(self, came: str, source: Path, target: Path) -> None:

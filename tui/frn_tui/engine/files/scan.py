@@ -91,14 +91,14 @@ def _contents(path: str, level: int | None, check: Check) -> Found:
                 for number, each in read.items()
             ]
             return {"kind": "levels", "files": [], "classes": {}, "levels": levels}
-        (found,) = read.values()
+        (scanned,) = read.values()
     else:
-        found = class_files(Path(path), level, check, needed=False)
+        scanned = class_files(Path(path), level, check, needed=False)
     return {
-        "kind": "classes" if found.members else "folder",
-        "files": list(map(str, found.loose)),
-        "classes": {name: list(map(str, paths)) for name, paths in found.with_others.items()},
-        "skipped": found.notes + found.skipped,
+        "kind": "classes" if scanned.members else "folder",
+        "files": list(map(str, scanned.loose)),
+        "classes": {name: list(map(str, paths)) for name, paths in scanned.with_others.items()},
+        "skipped": scanned.notes + scanned.skipped,
     }
 
 
