@@ -42,8 +42,8 @@ EQUIVALENT = Path(__file__).with_name("equivalent.toml")
 COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "is": "is not", "in": "not in"}
 COMPARISONS |= {"is not": "is", "not in": "in"}
 ARITHMETIC = {"+": "-", "-": "+", "*": "/", "/": "*", "//": "/", "%": "*", "**": "*"}
-SILENT = ("slots", "strict", "kw_only", "frozen", "deterministic", "threads")
-"""Keywords that affect only speed or errors for programmers; ONNX has no map that `deterministic` could order."""
+SILENT = ("slots", "strict", "kw_only", "frozen", "deterministic", "threads", "sort_keys")
+"""Keywords that affect only speed, the order of JSON keys or errors for programmers; ONNX has no map to order."""
 CALLS = {"min": "max", "max": "min", "any": "all", "all": "any"}
 
 

@@ -13,7 +13,7 @@ from frn_export.export import ExportOptions, _class_error
 from frn_export.graphs.backbone import features_graph
 from frn_export.graphs.classifier import classifier_graph
 from frn_export.graphs.head import head_graph
-from frn_export.parity import HALF_TOLERANCE, compare_features, compare_head, verified_head
+from frn_export.parity import HALF_TOLERANCE, HEAD_TOLERANCE, compare_features, compare_head, verified_head
 from frn_export.quantise import half
 
 from frn.errors import FrnError
@@ -81,6 +81,12 @@ def test_files_from_a_different_model_are_refused() -> None:
             getattr(other.head, name).add_(1e-3)
         with pytest.raises(FrnError, match=r"head.onnx differs .* of the query's energy"):
             compare_head(model, head_file(other)).require()
+    one_promille = compare_head(model, head_file(other)).share
+    for share, is_allowed in ((4e-6, True), (7e-6, False)):
+        other = learned()
+        with torch.no_grad():
+            other.head.gamma.add_(1e-3 * share / one_promille)  # type: ignore[operator]
+        assert (compare_head(model, head_file(other)).share <= HEAD_TOLERANCE) == is_allowed
 
 
 def test_a_nan_difference_is_refused() -> None:

@@ -49,8 +49,14 @@ def test_feature_maps_equal_those_of_torch_for_any_number_of_images(
     backbone: str, last_pool: bool, size: int, method: str
 ) -> None:
     model = random_model(backbone, last_pool=last_pool, size=size, method=method)
-    run = session(features_graph(model))
-    for n in (1, 3):
+    assert_same_maps(model, 1, 3)
+    model.adapter = torch.nn.Linear(model.d, model.d, bias=False)  # of `frn finetune`
+    assert_same_maps(model, 2)
+
+
+def assert_same_maps(model: Model, *counts: int) -> None:
+    run, size = session(features_graph(model)), model.config.transform.size
+    for n in counts:
         images = torch.rand(n, 3, size, size)
         with torch.no_grad():
             expected = model.feature_maps(images).numpy()

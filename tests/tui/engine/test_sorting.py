@@ -516,7 +516,9 @@ def test_moves_left_by_a_killed_app_can_be_finished_or_taken_back(bare: Engine, 
     assert (planned["moves"], planned["folders"], planned["stay"], planned["taken"]) == (4, 1, 0, 0)
     bare.sort(photos=[[*one] for one in listed[:3]], move=True, journal=planned["journal"], **arguments)
     assert bare.done("left", interrupted=True) is None  # this app is still running
-    moves._owned.pop(Path(planned["journal"])).release()  # as by a kill
+    owner = moves._owned.pop(Path(planned["journal"]))
+    assert bare.done("left", interrupted=True) is None  # another program holds the lock
+    owner.release()  # as by a kill
     left = bare.done("left", interrupted=True)
     assert [path for path, *_ in left["photos"]] == [path for path, _ in listed[:3]]
     assert left["rest"] == [[*listed[3]]]

@@ -65,8 +65,13 @@ def test_the_app_answers_as_the_command_line(
     project, queries = tmp_path / "moths.frn.json", [own[number][0] for own in photos.values() for number in (1, 3, 4)]
     engine.done("save", path=str(project), state=state, replace=False, origin=None)
     expected = [] if app_first else classify(project, *queries)
-    while (done := engine.done("classes", state=state))["unranked"]:
-        pass
+    counted: list[tuple[int, int]] = []
+    done: dict[str, Any] = {"unranked": True}
+    while done["unranked"]:
+        enrolled = engine.ask("classes", state=state)
+        counted += [(event["done"], event["total"]) for event in enrolled.told("progress")]
+        done = enrolled.end["result"]
+    assert counted == [(n, 4) for n in range(5) if boxes == 1]
     asked = engine.ask("query", paths=[str(path) for path in queries])
     assert [event["done"] for event in asked.told("progress")] == [1, 2, 3, 4, 5, 6]
     answers = asked.told("answer")
