@@ -233,9 +233,12 @@ def test_one_box_per_class_finds_the_others_and_a_project_keeps_them(
     for name, own in photos.items():
         boxes = [",".join(map(str, own[0][1])), ",,,", ",,,"]
         rows += [f"{path},{name},{box}" for (path, _), box in zip(own, boxes, strict=False)]
+    draw_moth(species(5), np.random.default_rng(9), 300).save(other := tmp_path / "other.png")
+    rows += [f"{other},unknown,90,40,120,120"]
     (table := tmp_path / "classes.csv").write_text("\n".join(rows))
     project = tmp_path / "moths.frn.json"
     frn_json("enroll", table, "--out", project, "--find", "one")
+    assert frn_json("classify", project, other)[0]["box"] == [90, 40, 120, 120]
     stored = json.loads(project.read_text())
     assert stored["find"] == "one"
     true = {name: dict(own) for name, own in photos.items()}
@@ -334,6 +337,17 @@ def test_a_box_on_something_else_is_named(photos: dict[str, list[tuple[Path, Box
     (table := tmp_path / "classes.csv").write_text("\n".join(rows))
     said = " ".join(run("enroll", table, "--out", tmp_path / "moths.frn.json", "--find", "one").output.split())
     assert re.findall(r"check the box (\S+ \S+)", said) == ["moth 1/2.png#xywh=" + rows[7].split(",", 2)[2]]
+
+
+@pytest.mark.parametrize(
+    ("classes", "reason"), [(1, "needs two classes, one of them with two photos"), (2, "is right for 4 of 4 examples")]
+)
+def test_auto_needs_two_classes(tmp_path: Path, classes: int, reason: str) -> None:
+    for kind in range(classes):
+        (home := tmp_path / f"moth {kind}").mkdir()
+        for number in range(2):
+            draw_moth(species(kind), np.random.default_rng(number), 96).save(home / f"{number}.png")
+    assert f"leave-one-out {reason}" in str(load_classifier(tmp_path, find="auto")[1][-1])
 
 
 @pytest.mark.nightly
