@@ -75,7 +75,7 @@ def advise(classifier: Classifier, find: Callable[[str], Maps] | None = None) ->
         return []
     find = find or classifier.example_maps().__getitem__
     shares = classifier.leave_one_out
-    small = _small_classes(classifier)
+    small = advise_small(classifier)
     entries = sorted(classifier.state.classes, key=lambda entry: float(np.mean(shares.get(entry.name, 0.0))))
     entries = entries[:MAX_CLASSES]
     values = worth([np.stack([find(photo.key) for photo in entry.supports]) for entry in entries], classifier.head)
@@ -131,7 +131,7 @@ def _doubtful_boxes(
     return doubtful
 
 
-def _small_classes(classifier: Classifier) -> list[str]:
+def advise_small(classifier: Classifier) -> list[str]:
     """Return what the smallest classes lose, and gain with more photos, in a line if it is noticeable."""
     cost, least = costs(classifier), min(len(entry.supports) for entry in classifier.state.classes)
     if (loss := cost(least) - cost(math.inf)) < NOTICEABLE:

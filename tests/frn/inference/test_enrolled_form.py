@@ -225,7 +225,10 @@ def test_a_form_that_is_not_whole_is_absent(extractor: Extractor, enrolled: Enro
                 for value in (good[:-1], np.full_like(good, np.nan), np.full_like(good, np.inf), good.astype(float))
             ),
             {**form.classes, name: replace(enrolled_class, signs=enrolled_class.signs * np.float32(2))},
-            {**form.classes, name: replace(enrolled_class, signs=enrolled_class.signs[:0], rows=enrolled_class.rows[:0])},
+            {
+                **form.classes,
+                name: replace(enrolled_class, signs=enrolled_class.signs[:0], rows=enrolled_class.rows[:0]),
+            },
         ],
         "leave_one_out": [{}, {each: shares + 1 for each, shares in form.leave_one_out.items()}],
         "own_errors": [{}, {each: (label, row[1:]) for each, (label, row) in form.own_errors.items()}],

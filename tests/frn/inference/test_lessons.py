@@ -11,7 +11,7 @@ from frn.estimator.loading import load_extractor
 from frn.features.feature_cache import FeatureStore
 from frn.inference.classifier import Classifier
 from frn.inference.explanation import contributions
-from frn.inference.lessons import advise, costs, worth
+from frn.inference.lessons import advise, advise_small, costs, worth
 from frn.ridge.parameters import HeadParameters
 from tests.drawings import DRAWINGS
 
@@ -96,6 +96,18 @@ def test_small_classes_cost_accuracy_that_more_photos_gain() -> None:
         classifier = SimpleNamespace(left_out=[each[rows] for each in left_out], state=SimpleNamespace(classes=entries))
         return costs(classifier)(count)  # type: ignore[arg-type]
 
+    for counts, words in (
+        ((16, 1, 4), "add photos to b: a single photo costs about 48 points of accuracy there; 4 more gain about"),
+        ((16, 2, 2), "add photos to b and 1 other: 2 photos cost about"),
+        (
+            (16, 1, 1, 1),
+            "add photos to b and 2 others: a single photo costs about 48 points of accuracy there; 4 more each",
+        ),
+    ):
+        named = [SimpleNamespace(name=name, supports=[None] * k) for name, k in zip("abcd", counts, strict=False)]
+        classifier = SimpleNamespace(left_out=left_out, state=SimpleNamespace(classes=named))
+        (line,) = advise_small(classifier)  # type: ignore[arg-type]
+        assert line.startswith(words)
     assert cost(1) == 10.5 / 21
     assert cost(16) == pytest.approx(0.5 / 21)
     assert cost(4) == pytest.approx(np.sqrt(cost(1) * cost(16)))
