@@ -3,13 +3,14 @@
     python assets/benchmarks/known.py DATA... --split val
 
 For each number of classes and photos, classes of each data set (DATA/val/CLASS/photo) are drawn at random. Other photos
-of these classes are known, those of as many further classes (12 or more, if there are) are unknown. In percent,
-familiarity / known:
+of these classes are known, those of as many further classes (12 or more, if there are) are unknown. In percent:
 
-    auroc     how well they separate known from unknown photos
-    rejected  known photos below the threshold, which 5% of the examples are below
-    caught    unknown photos below it
-    stated    the share of unknown photos below it that is expected from the examples
+    auroc     how well they separate known from unknown photos: familiarity / the error against the next five classes
+              alone / the equal sum of the standardised terms of `known` / `known`
+    rejected  known photos below the threshold, which 5% of the examples are below: familiarity / known
+    caught    unknown photos below it: familiarity / known
+    stated    the share of unknown photos below it that is expected from the examples: familiarity / known
+    off       by how much `stated` differs from `caught` in a single draw: stated (`caught_error`) / measured
 
 The second table is that of `unequal.py`.
 """
@@ -19,13 +20,13 @@ from tune import PHOTOS, QUERIES, features, left_out
 from unequal import Floats, parser, print_table
 
 from frn.estimator.loading import load_extractor
-from frn.inference.unknown import Measures, auroc, without_itself
+from frn.inference.unknown import Measures, auroc, terms, without_itself
 from frn.ridge.enrolment import ClassScorer, energy, leave_one_out
 from frn.ridge.tuning import Prior, tune_by_leave_one_out
 from frn.ridge.unequal import enroll_all
 
 SHAPES = ((2, 5), (3, 5), (5, 2), (5, 5), (5, 20), (12, 5), (12, 20), (25, 5), (25, 20))
-COLUMNS = ("auroc", "rejected", "caught", "stated")
+COLUMNS = ("auroc", "rejected", "caught", "stated", "off")
 
 
 def familiarity(measures: Measures) -> Floats:
@@ -36,8 +37,8 @@ def familiarity(measures: Measures) -> Floats:
     return 1 - ranked[:, 0] / np.sqrt(energies * rivals / distances.min(1).clip(1e-6))
 
 
-def measure(classes: list[Floats], way: int, shot: int, prior: Prior, seed: int) -> Floats:
-    """Return the results of a draw, (4, 2) in percent."""
+def measure(classes: list[Floats], way: int, shot: int, prior: Prior, seed: int) -> list[Floats]:
+    """Return the cells of a draw, in percent."""
     draws = np.random.default_rng(seed)
     drawn = [draws.permutation(maps) for maps in (classes[place] for place in draws.permutation(len(classes)))]
     pools = [maps[:shot] for maps in drawn[:way]]
@@ -57,12 +58,22 @@ def measure(classes: list[Floats], way: int, shot: int, prior: Prior, seed: int)
     others = np.arange(way) != labels[:, None]
     foreign = (each[others].reshape(len(labels), -1) for each in (errors, distances))
     apart = familiarity((next(foreign), energies, next(foreign)))
-    limit = np.quantile(familiarity((errors, energies, distances)), 0.05)
-    before = [familiarity(measures(maps)) for maps in (known, unknown)]
-    after = [calibrated.rule.known(measures(maps)) for maps in (known, unknown)]
-    old = auroc(*before), *((each < limit).mean() for each in (*before, apart))
-    new = auroc(*after), *((each < calibrated.rule.threshold).mean() for each in after), calibrated.caught
-    return 100 * np.array([old, new]).T
+    sides, examples = [measures(maps) for maps in (known, unknown)], (errors, energies, distances)
+    old, new = ([rule(side) for side in sides] for rule in (familiarity, calibrated.rule.known))
+    parts = [terms(side, head.gamma) / terms(examples, head.gamma).std(0) for side in sides]
+    pairs = old, [each[:, 1] for each in parts], [each.sum(1) for each in parts], new
+    limits = float(np.quantile(familiarity(examples), 0.05)), calibrated.rule.threshold
+    rates = [[(side < limit).mean() for side in each] for each, limit in zip((old, new), limits, strict=True)]
+    rejected, caught = zip(*rates, strict=True)
+    stated = [(apart < limits[0]).mean(), calibrated.caught]
+    cells = [
+        [auroc(*each) for each in pairs],
+        rejected,
+        caught,
+        stated,
+        [calibrated.caught_error, stated[1] - caught[1]],
+    ]
+    return [100 * np.array(each) for each in cells]
 
 
 def main() -> None:
@@ -76,7 +87,9 @@ def main() -> None:
         large = [each for each in large if len(each) >= way + max(way, 4)]
         draws = options.draws * max(1, 60 // (way * shot))  # few examples need more of them
         rows = [measure(each, way, shot, extractor.prior, seed) for each in large for seed in range(draws)]
-        cells = [" / ".join(f"{value:.1f}" for value in column) for column in np.mean(rows, 0)]
+        columns = [np.array(column) for column in zip(*rows, strict=True)]
+        means = [*(column.mean(0) for column in columns[:-1]), np.sqrt(np.square(columns[-1]).mean(0))]
+        cells = [" / ".join(f"{value:.1f}" for value in column) for column in means]
         print(f"| {way} x {shot} | " + " | ".join(cells) + " |", flush=True)
     print()
     print_table(sets, extractor.prior, options.draws)

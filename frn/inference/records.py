@@ -129,6 +129,7 @@ class Expected(Struct, forbid_unknown_fields=True):
     false_rejections: Maybe
     caught: Maybe
     auroc: Maybe
+    caught_error: Annotated[Maybe, Meta(description="Standard error of `caught`.")] = None
     text: Annotated[str, Meta(description="The same in words, or why nothing can be expected.")] = ""
 
 

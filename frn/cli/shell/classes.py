@@ -52,5 +52,10 @@ def show_expected(classifier: "Classifier") -> None:
 def expectation(classifier: "Classifier") -> dict[str, float | str]:
     """Return the rates expected with the calibrated threshold, also as text; NaN if the examples allow no estimate."""
     calibration = classifier.calibration
-    rates = {"false_rejections": calibration.rejected, "caught": calibration.caught, "auroc": calibration.auroc}
-    return {**rates, "text": calibration.describe()}
+    return {
+        "false_rejections": calibration.rejected,
+        "caught": calibration.caught,
+        "caught_error": calibration.caught_error,
+        "auroc": calibration.auroc,
+        "text": calibration.describe(),
+    }

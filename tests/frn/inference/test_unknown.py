@@ -151,11 +151,12 @@ def test_as_many_new_photos_as_stated_are_rejected_with_few_examples(count: int)
 
 def test_expected_rates_are_described_in_one_line() -> None:
     known, strangers = np.linspace(0, 1, 21), np.where(np.arange(100) < 40, 0.001, 0.5)
-    clear, poor = (Calibration(known, strangers), Calibration(known, np.full(100, 0.5), false_rejections=0.2))
-    assert clear.describe() == "rejects about 5% of your photos and 40% of other photos (AUROC 0.68)"
+    clear = Calibration(known, strangers, way=5)
+    poor = Calibration(known, np.full(100, 0.5), way=5, false_rejections=0.2)
+    assert clear.describe() == "rejects about 5% of your photos and 38% of other photos (± 22%, AUROC 0.68)"
     assert poor.describe() == (
         "unknown photos can hardly be distinguished from these classes: rejecting 20% of your photos catches 0% of "
-        "other photos (AUROC 0.50)"
+        "other photos (± 16%, AUROC 0.50)"
     )
     alone = Calibration(known, np.zeros(0)).describe()
     assert alone == "rejects about 5% of your photos; with one class, other rates are unknown"
@@ -317,6 +318,13 @@ def test_fewer_unknown_photos_are_expected_to_be_caught_among_few_classes() -> N
     known, strangers = np.linspace(0, 1, 21), np.where(np.arange(100) < 64, 0.001, 0.5)
     caught = [Calibration(known, strangers, way=way).caught for way in (2, 3, 101)]
     assert caught == pytest.approx([0.64**2, 0.64**1.25, 0.64], abs=1e-4)
+
+
+def test_the_fewer_classes_the_less_certain_is_the_rate_of_unknown_photos() -> None:
+    """Photos of a class are rejected together: few classes are few trials, however many photos they have."""
+    known, strangers = np.linspace(0, 1, 21), np.where(np.arange(100) < 50, 0.001, 0.5)
+    errors = [Calibration(known, strangers, way=way).caught_error for way in (2, 12, 100)]
+    assert errors == pytest.approx([0.3423, 0.1443, 0.0500], abs=1e-4)
 
 
 RECORDED: dict[tuple[int, ...], list[float]] = {
