@@ -88,11 +88,10 @@ def test_answers_below_the_limit_are_those_of_the_best_view_at_every_door(tmp_pa
 @pytest.mark.parametrize(
     ("first", "second", "limit"),
     [
-        ([1, 1, 0, 0], [1, 1, 1, 0], 2),  # the surest answer that is corrected is the third
-        ([1, 1, 0, 0], [1, 0, 1, 1], 2),
-        ([0, 1, 0, 0], [1, 0, 1, 0], 0),  # at most half of the examples get one
-        ([1, 1, 0, 0], [1, 0, 1, 0], None),  # as many right: no second look
-        ([1, 1, 1, 0], [0, 0, 1, 1], None),
+        ([1, 1, 1, 0, 0, 0], [1, 1, 1, 1, 1, 1], 3),  # the surest answer that is corrected is the fourth
+        ([0, 1, 0, 0, 0, 0], [1, 0, 0, 1, 1, 1], 0),  # at most half of the examples get one
+        ([1, 1, 1, 0, 0, 0], [1, 1, 1, 1, 1, 0], None),  # two may be chance: no second look
+        ([1, 1, 1, 0, 0, 0], [0, 0, 1, 1, 0, 0], None),
     ],
 )
 def test_the_limit_is_the_surest_answer_that_a_second_look_corrects_or_a_share(
@@ -101,13 +100,13 @@ def test_the_limit_is_the_surest_answer_that_a_second_look_corrects_or_a_share(
     classifier = Classifier(load_extractor("conv4", "cpu", "auto"))
     classifier.enroll(class_files(MOTHS).members)
     assert classifier.second is not None
-    labels = np.zeros(4, np.intp)
-    margins = np.array([0.4, 0.3, 0.2, 0.1])
+    labels = np.zeros(6, np.intp)
+    margins = np.array([0.6, 0.5, 0.4, 0.3, 0.2, 0.1])
 
     def errors(right: list[int]) -> NDArray[np.float64]:
         return np.stack([np.where(right, 0, margins), np.where(right, margins, 0)], 1)
 
-    none = np.zeros(4)
+    none = np.zeros(6)
     classifier.left_out = LeftOut(errors(first), labels, none, none[:, None], none[:, None])
     classifier.second.closer.left_out = LeftOut(errors(second), labels, none, none[:, None], none[:, None])
     monkeypatch.setattr(SecondLook, "_leave_out", lambda self, _: self.closer.left_out)
@@ -118,7 +117,7 @@ def test_the_limit_is_the_surest_answer_that_a_second_look_corrects_or_a_share(
     assert classifier.second.sure == pytest.approx(expected, abs=1e-8)
     assert "second look: by leave-one-out, it is right for" in str(note)
     answers, share = classifier.second.left_out_answers(classifier)
-    assert (answers == labels).sum() >= max(sum(first), sum(second))
+    assert (answers == labels).sum() >= max(sum(first), sum(second) - 2)
     assert share == (shares < expected).mean()
 
 
