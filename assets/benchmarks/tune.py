@@ -4,6 +4,7 @@
     python assets/benchmarks/tune.py DATA... --split val test --way 5 20 50 --method
     python assets/benchmarks/tune.py DATA... --split . --method logreg       DATA/CLASS/photo, and one other classifier
     python assets/benchmarks/tune.py DATA... --model resnet9-photo frn-photo runs/mine      tables that compare models
+    python assets/benchmarks/tune.py FAR... --near cub/val dogs/val --split . --shot 1 --method        two tables
 
 Classes and photos of each data set (DATA/val/CLASS/photo) are drawn at random. Photos that are not enrolled are
 queries. If there are enough classes, the same number of further classes are unknown. Every result is a mean over draws
@@ -173,11 +174,13 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, nargs="+", help="Data sets.")
+    parser.add_argument("--near", type=Path, nargs="+", help="More data sets, with a table of their own.")
     parser.add_argument("--split", nargs="+", default=["val"])
+    parser.add_argument("--shot", type=int, nargs="+", default=SHOTS)
     parser.add_argument("--way", type=int, nargs="+", default=WAYS)
     parser.add_argument("--method", nargs="*", choices=CLASSICAL, default=[*CLASSICAL])
     parser.add_argument("--model", nargs="+", default=["resnet9-photo"], help="Several print tables that compare them.")
-    parser.add_argument("--draws", type=int, help="Number of draws of a table.")
+    parser.add_argument("--draws", type=int, help="Number of draws.")
     parser.add_argument("--json", action="store_true")
     return parser
 
@@ -189,15 +192,21 @@ def main() -> None:
         compare(options.model, options.data, options.split, options.way, options.draws)
         return
     extractor = load_extractor(options.model[0], "cpu")
-    sets = {root.name: features(extractor, [root / split for split in options.split]) for root in options.data}
+    for roots in filter(None, (options.data, options.near)):
+        print_means(extractor, roots, options)
+
+
+def print_means(extractor: Extractor, roots: list[Path], options: argparse.Namespace) -> None:
+    """Print a table of the means over data sets."""
+    sets = {str(root): features(extractor, [root / split for split in options.split]) for root in roots}
     print("way shot " + " ".join(f"{name:>8}" for name in NAMES))
     for way in options.way:
-        for shot in SHOTS:
+        for shot in options.shot:
             table = []
             for name, classes in sets.items():
                 enough = [maps for maps in classes if len(maps) >= shot + 5]
                 size = min(way or len(enough), len(enough))
-                draws = range(DRAWS.get(way, 1))
+                draws = range(options.draws or DRAWS.get(way, 1))
                 rows = [measure(extractor, enough, size, shot, seed, options.method) for seed in draws]
                 means = {key: float(np.mean([row[key] for row in rows])) for key in NAMES if key in rows[0]}
                 table.append(means | {"ece": calibration_error(rows)})
