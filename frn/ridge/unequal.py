@@ -6,7 +6,7 @@ error of a class with as few photos as the smallest class has, less its error wi
 logarithm of the number of photos, k. A slope that is fitted to the drops of all classes is more accurate than the drop
 of each class, which is noisy with few examples:
 
-    allowance_c = SHARE slope log(k_c / k_min)
+    allowance_c = max(SHARE slope, slope - PROPORTION) log(k_c / k_min)
 
 Allowances are shares of a photo's energy; a class's error is Eq. 4 plus its allowance times the energy. They are zero
 if all classes have the same number of photos.
@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 from frn.ridge.enrolment import ClassScorer, EnrolledClass, energy, enroll
 from frn.ridge.parameters import HeadParameters
 
-SHARE = 0.75
-"""Fraction of the fitted drop. With all of it, small classes gain most, but photos that come in the proportions of the
-classes lose up to a point; with three quarters, both gain (`assets/benchmarks/unequal.py`)."""
+SHARE, PROPORTION = 0.5, 0.01
+"""Fraction of the fitted slope, and what is left out of a steep one. With all of it, small classes gain most, but
+photos that come in the proportions of the classes lose up to a point: in these, a class with more photos is more
+likely, by log k / gamma in its error, half of which is about this (`assets/benchmarks/unequal.py`)."""
 DRAWS, MAX_CLASSES, MAX_EXAMPLES = 3, 12, 128
 """Random selections of each larger class; number of larger classes and of examples on which the slope is fitted."""
 
@@ -62,7 +63,7 @@ def allowances(pools: Sequence[NDArray[np.floating]], head: HeadParameters) -> l
         others = owners != label
         drops.append(np.average(((before - after) / norms)[others], weights=weights[others]) if others.any() else 0.0)
     slope = max(0.0, float(growth[larger] @ drops / np.square(growth[larger]).sum()))
-    return (SHARE * slope * growth).tolist()
+    return (max(SHARE * slope, slope - PROPORTION) * growth).tolist()
 
 
 def as_smallest(
