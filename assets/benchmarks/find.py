@@ -11,6 +11,8 @@ each share has its table. Accuracy in percent, as the mean of the draws:
     boxed examples           boxes on the examples, new photos whole
     boxed, found             boxes on the examples, the subject of each new photo found
     boxed, a fifth wrong     the same, with the box of every fifth example elsewhere in its photo
+    wrong boxes named        percentage of these boxes that `frn enroll` doubts
+    right boxes named        percentage of the other boxes that it doubts
     one box, found           one box per class; the other examples and the new photos found
     whole, found             no box: whole examples, the subject of each new photo found
     all boxed                boxes on the new photos as well
@@ -54,6 +56,7 @@ from frn.inference.classifier import Classifier, Prediction
 from frn.inference.enrollment import listed_state
 from frn.inference.find.examples import learn
 from frn.inference.find.finder import Finder, Sought
+from frn.inference.lessons import doubtful_boxes
 from frn.models.zoo import DEFAULT_MODEL
 from frn.projects.class_files import class_files
 from frn.ridge.enrolment import ClassScorer, enroll
@@ -192,9 +195,8 @@ def measure(finder: Memory, draw: Draw) -> dict[str, float]:
             for label, own in enumerate(draw.examples)
         ],
     )
-    astray = enrolled(
-        finder, [[(elsewhere(path) if n % 5 == 1 else path) for n, path in enumerate(own)] for own in draw.examples]
-    )
+    wrong = [[(elsewhere(path) if n % 5 == 1 else path) for n, path in enumerate(own)] for own in draw.examples]
+    astray = enrolled(finder, wrong)
     places = found(boxed)
     pairs = [(split_box(place)[1], split_box(true)[1]) for place, true in zip(places, draw.queries, strict=True)]
     return {
@@ -202,10 +204,24 @@ def measure(finder: Memory, draw: Draw) -> dict[str, float]:
         "boxed examples": right(boxed, new),
         "boxed, found": right(boxed, places),
         "boxed, a fifth wrong": right(astray, found(astray)),
+        **doubts(finder, wrong),
         "one box, found": right(one, found(one)),
         "whole, found": right(plain, found(plain)),
         "all boxed": right(boxed, draw.queries),
         "overlap": float(np.mean([overlap(box, true) if box else 0.0 for box, true in pairs if true])),
+    }
+
+
+def doubts(finder: Finder, wrong: Sequence[Sequence[Path]]) -> dict[str, float]:
+    """Return the percentages of wrong and right boxes that are doubted; every fifth is wrong."""
+    if len(wrong[0]) == 1:  # there is no leave-one-out
+        return {}
+    classifier = Classifier(finder.extractor, finder=finder)
+    classifier.enroll_state(replace(listed_state({str(label): own for label, own in enumerate(wrong)}), search="one"))
+    named = {photo.path for photo in doubtful_boxes(classifier, classifier.example_maps().__getitem__)}
+    shares = [[path in named for own in wrong for n, path in enumerate(own) if (n % 5 == 1) == bad] for bad in (1, 0)]
+    return {
+        f"{kind} boxes named": 100 * float(np.mean(own)) for kind, own in zip(("wrong", "right"), shares, strict=True)
     }
 
 

@@ -32,8 +32,9 @@ SCALE = 1.5
 """Shorter side at which a photo is searched, relative to the model's."""
 PARTS = (1.0, 2 / 3, 1 / 3)
 """Sides of the windows relative to the model's map: 2/3, 4/9 and 2/9 of the photo's shorter side."""
-LEARNED = 0.1
-"""Weight of what boxes teach, which then spreads as much as the margin."""
+LEARNED = 0.4
+"""Weight of what boxes teach. Six draws of four boards gain 3 points over 0.1, with one box per class 7; 0.8 gains no
+more, and nine kinds change by less than their standard error."""
 MOST = 16
 """Maximum number of subjects in a photo."""
 LEAST_KNOWN = 0.2

@@ -336,7 +336,7 @@ def test_a_box_on_something_else_is_named(photos: dict[str, list[tuple[Path, Box
             rows.append(f"{path},{name},{','.join(map(str, box))}")
     (table := tmp_path / "classes.csv").write_text("\n".join(rows))
     said = " ".join(run("enroll", table, "--out", tmp_path / "moths.frn.json", "--find", "one").output.split())
-    assert re.findall(r"check the box (\S+ \S+)", said) == ["moth 1/2.png#xywh=" + rows[7].split(",", 2)[2]]
+    assert re.findall(r"check the box (\S+ \S+):", said) == ["moth 1/2.png#xywh=" + rows[7].split(",", 2)[2]]
 
 
 @pytest.mark.parametrize(
