@@ -197,6 +197,12 @@ class Page(Dialog[None]):
 class Closeup(ModalScreen[int]):
     """Dialog that shows and zooms photos, one at a time; it returns the index of the last one."""
 
+    DEFAULT_CSS = """
+    Closeup {
+        #closeup { width: 1fr; height: 1fr; }
+        #closeup-caption { height: 1; dock: bottom; color: $text-muted; }
+    }
+    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "leave", "Back"),
         Binding("enter", "accept", "Use the box that is drawn; otherwise back"),

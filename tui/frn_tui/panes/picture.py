@@ -29,7 +29,7 @@ class PicturePane(Vertical):
     """Part of the query pane that only shows the photo and does not change classes."""
 
     def __init__(self, context: Context) -> None:
-        super().__init__(id="picture")
+        super().__init__(id="picture", classes="-no-map")
         self.controller = context.controller
         self.preview = Preview(mode=context.mode, empty_text="p classifies a photo", id="preview")
         self.map = Preview(mode=context.mode, id="map")

@@ -43,6 +43,21 @@ TALL = 30  # rows from which on the histogram is shown
 class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
     """Screen of all results; returns the path of the photo to show."""
 
+    DEFAULT_CSS = """
+    Review {
+        #review { width: 100%; height: 100%; background: $surface; }
+        #review-title { height: 1; background: $panel; color: $text; text-style: bold; padding: 0 1; }
+        #review-photos { height: 1fr; min-height: 3; }
+        #review-columns { height: 1; color: $text-muted; text-wrap: nowrap; link-style: none; link-style-hover: bold; }
+        #review-columns { link-color: $text-muted; link-background: transparent; }
+        #review-detail { height: 1; color: $foreground; }
+        #large { height: 1fr; display: none; }
+        #large-beside { width: 1fr; margin-left: 1; }
+        #large-beside Static { height: 1; color: $text-muted; }
+        &.-large #large { display: block; }
+        &.-large #review-photos, &.-large #histogram { display: none; }
+    }
+    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "show", "Enlarge with error map and main example, then show in the workspace"),
         Binding("j,down,right,l", "step(1)", "Next photo"),

@@ -25,6 +25,18 @@ class WhyScreen(Dialog[str]):
     Only frames and text change when the cursor moves, so a move sends few bytes.
     """
 
+    DEFAULT_CSS = """
+    WhyScreen {
+        #why { height: 1fr; }
+        #why-photo { width: 1fr; height: 1fr; }
+        #why-examples { width: 1fr; height: 1fr; margin-left: 1; grid-size: 3; grid-gutter: 0 1; }
+        .why-example { height: 1fr; }
+        .why-example Static { height: 1; text-wrap: nowrap; }
+        .why-example Preview { height: 1fr; }
+        .why-line { height: 1; color: $text-muted; text-wrap: nowrap; text-overflow: ellipsis; }
+        #why-sentence { color: $text; text-style: bold; }
+    }
+    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,W", "leave", "Back"),
         Binding("left,h", "move(-1, 0)", "Left"),

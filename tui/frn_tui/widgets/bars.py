@@ -18,7 +18,7 @@ from frn_tui.terminal.text import bar, display_name, percent
 DRAWN_GAUGE = 4  # minimum height in lines at which the gauge is drawn; below it, only its text is shown
 LABEL = 9  # width in cells of the labels at the left of a histogram
 LEVELS = " ▁▂▃▄▅▆▇█"
-Part = tuple[str, str]  # text with its style's component class
+Part = tuple[str, str]  # text with its style's component class; empty: the style of the widget
 
 
 class Scale(Widget):
@@ -40,7 +40,7 @@ class Scale(Widget):
     def render_line(self, y: int) -> Strip:
         lines = self.lines(*self.size)
         parts = lines[y] if y < len(lines) else []
-        rendered = [Segment(text, self.get_visual_style(component).rich_style) for text, component in parts]
+        rendered = [Segment(text, self.get_visual_style(*filter(None, [part])).rich_style) for text, part in parts]
         return Strip(rendered).adjust_cell_length(self.size.width, self.visual_style.rich_style)
 
 
@@ -55,9 +55,7 @@ class BarRow:
 class Bars(Scale):
     """The prediction, a bar per class, and the gauge that separates known from unknown."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"bars--{part}" for part in ("text", "verdict", "unknown", "bar", "muted", "mark")
-    }
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"bars--{part}" for part in ("verdict", "unknown", "bar", "muted", "mark")}
 
     @dataclass
     class Clicked(Message):
@@ -96,10 +94,7 @@ class Bars(Scale):
         best = self._rows[0]
         if self._unknown:
             return [("▌ unknown  ", "bars--unknown"), (f"({display_name(best.name, width - 14)}?)", "bars--muted")]
-        return [
-            (f"▌ {display_name(best.name, width - 8)}  ", "bars--verdict"),
-            (f"{best.probability:.2f}", "bars--text"),
-        ]
+        return [(f"▌ {display_name(best.name, width - 8)}  ", "bars--verdict"), (f"{best.probability:.2f}", "")]
 
     def _bars(self, rows: Sequence[BarRow], width: int) -> list[list[Part]]:
         room = width - 8  # width of key, spaces and probability
@@ -110,9 +105,9 @@ class Bars(Scale):
             name = display_name(row.name, named)
             line = [
                 (f"{row.number or ' '} ", "bars--muted"),
-                (name + " " * (named - cell_len(name) + 1), "bars--text"),
+                (name + " " * (named - cell_len(name) + 1), ""),
                 (bar(row.probability, max(room - named, 0)), "bars--bar"),
-                (f" {row.probability:.2f}", "bars--text"),
+                (f" {row.probability:.2f}", ""),
             ]
             lines.append(line)
         return lines
@@ -149,6 +144,18 @@ def _scale(text: str) -> list[Part]:
 class Histogram(Scale):
     """Histograms of how well examples and queries are known, on one scale with the threshold."""
 
+    DEFAULT_CSS = """
+    Histogram {
+        height: 4; background: $surface; color: $foreground;
+        & > .histogram--known { color: $success; }
+        & > .histogram--asked { color: $primary; }
+        & > .histogram--below { color: $text-warning; }
+        & > .histogram--mark { color: $text-warning; text-style: bold; }
+        & > .histogram--text { color: $text-muted; }
+        &:light > .histogram--known { color: #1c5a30; }
+        &:light > .histogram--below, &:light > .histogram--mark { color: #7a4300; }
+    }
+    """
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         f"histogram--{part}" for part in ("known", "asked", "below", "mark", "text")
     }

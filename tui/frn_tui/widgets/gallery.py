@@ -145,7 +145,7 @@ class Gallery(ScrollView, can_focus=True):
         Binding("enter", "open", "Open", show=False),
     ]
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"gallery--{part}" for part in ("name", "cursor", "selected", "mark", "empty", "waiting")
+        f"gallery--{part}" for part in ("cursor", "selected", "mark", "empty", "waiting")
     }
 
     view: reactive[Literal["grid", "list"]] = reactive("grid", init=False)
@@ -369,7 +369,8 @@ class Gallery(ScrollView, can_focus=True):
         name += " " * (remaining - cell_len(name))
         if index == self.cursor:
             return [Segment(lead + mark + name + note, self._style("cursor"))]
-        plain, muted = self._style("selected" if is_selected else "name"), self._style("mark")
+        plain = self._style("selected") if is_selected else self.visual_style.rich_style
+        muted = self._style("mark")
         return [Segment(lead, plain), Segment(mark, muted), Segment(name, plain), Segment(note, muted)]
 
     def _style(self, component: str) -> Style:

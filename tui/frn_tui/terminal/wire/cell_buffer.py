@@ -140,12 +140,17 @@ def _runs(wanted: list[Cell], shown: list[Cell]) -> Iterable[tuple[int, int]]:
 def _rendered(cells: list[Cell], color_system: ColorSystem, was: Codes) -> tuple[str, Codes]:
     """Return cells as text, with the codes of a style wherever they differ from those before, and the last codes."""
     parts: list[str] = []
-    for char, style in cells:
-        codes = _codes(style, color_system)
+    before: Cell | None = None
+    for cell in cells:
+        char, style = cell
+        if cell == before and char != HALF_BLOCK:  # most cells of a screen are blanks like the last one
+            parts.append(char)
+            continue
+        before, codes = cell, _codes(style, color_system)
         if char == " " and codes[0] == codes[1] == "" and was[0] in UNSEEN:
             codes = *was[:2], codes[2]  # a blank shows only its background
         elif char == HALF_BLOCK and codes[0] == "":
-            char, codes = _half_block(codes, was)  # noqa: PLW2901
+            char, codes = _half_block(codes, was)
         if codes != was:
             new = [code for code, old in zip(codes, was, strict=True) if code != old]
             if codes[0] != was[0] or "" in new:  # only a reset removes an attribute or a colour
