@@ -1,6 +1,7 @@
 """Feature extractor in onnxruntime: image files to feature maps, with the head's learned parameters."""
 
 import hashlib
+import math
 import statistics
 import time
 from collections import deque
@@ -46,9 +47,10 @@ BATCH = 16  # images per run: enough to be fast, few enough for an early first a
 AHEAD = 3  # batches in progress: one with the caller, one in the network, one being decoded
 PIXELS = 16 * 256 * 256
 """Maximum pixels in a run: larger images run in smaller batches, which saves gigabytes of memory in the layers."""
-VARIETY = {"a6801455f96d394f0b55c6acd078cd5018c848b8736ebebe497f396fd1ee47df": 0.487}
-"""Usual `ridge.tuning.variety` of photos by the hash of an extractor: `frn-photo`. Validation classes of CUB, dogs and
-mini-ImageNet have 0.50 to 0.58, butterflies 0.47, textures 0.23 and steel 0.20."""
+USUAL = {"a6801455f96d394f0b55c6acd078cd5018c848b8736ebebe497f396fd1ee47df": (0.487, 0.18)}
+"""Usual `ridge.tuning.variety` and largest usual `likeness` of photos by the hash of an extractor: `frn-photo`.
+Validation classes of CUB, dogs and mini-ImageNet have 0.50 to 0.58 and at most 0.12, butterflies 0.47 and 0.18;
+textures 0.26 and 0.14, steel 0.20 and 0.51, brain scans 0.45 and 0.34."""
 MAX_FEATURE = 1e12  # largest allowed feature value; sums of squares of larger ones overflow float32
 
 
@@ -143,7 +145,8 @@ class Extractor:
         """Return the prior of the head's parameters (`ridge.tuning`)."""
         if self.untrained_head or self.head is None:
             return UNTRAINED
-        return replace(Prior.trained(self.head), variety=VARIETY.get(self.plain_sha256, 0.0))
+        variety, likeness = USUAL.get(self.plain_sha256, (0.0, math.inf))
+        return replace(Prior.trained(self.head), variety=variety, likeness=likeness)
 
     @property
     def batch(self) -> int:

@@ -10,8 +10,9 @@ that one-shot classes keep the trained values and a hundred photos outweigh it.
 Beta is not tuned: choosing it as well gained nothing on validation classes (docs/lab/recipes.md).
 
 With one photo of each class, leave-one-out is not possible. Photos of textures and surfaces then get too large a gamma:
-their locations are alike, so their errors are not independent evidence. Gamma is therefore lowered for photos with less
-variety than those that the model was taught on, if it is known for the model.
+their locations are alike, so their errors are not independent evidence. In medical and other far photos, the classes
+are alike. Gamma is therefore lowered for photos with less variety than those that the model was taught on, within a
+photo or between them, if both are known for the model.
 
 The examples are either each class's own supports (leave-one-out) or the queries of a few episodes of other classes
 (`frn eval` of an untrained head, and the start of training). In the eigenbasis of a class, lambda is added to each
@@ -42,10 +43,9 @@ GOLDEN_SECTION_STEPS = 40
 """Precision of 7e-8 in log gamma, the best that a rounded loss allows. Errors of the same photo in other batches differ
 by 1e-7; after fewer steps, this can move gamma farther."""
 TUNING_EPISODES = 10  # number of episodes of other classes used in the search
-LESS_VARIETY = 0.6
-"""Power of the variety with which gamma falls. With `frn-photo` and one photo of 5 classes, the calibration error
-changes from 11.6 to 3.8 on textures, 8.7 to 2.1 on steel, 9.8 to 7.1 on seven far kinds and 4.6 to 4.5 on four near
-ones."""
+LESS_VARIETY, MORE_LIKENESS = 0.6, 0.45
+"""Powers of variety and likeness with which gamma falls. With `frn-photo` and one photo of 5 classes, the calibration
+error changes from 13.1 to 10.1 on twelve far kinds and from 5.8 to 5.9 on nine near ones (docs/lab/recipes.md)."""
 FEW = 10  # largest number of shots for which the other classes also omit a support, so that all classes have k - 1
 MAX_CLASSES = 64
 MAX_QUERIES = 400
@@ -64,6 +64,7 @@ class Prior:
     alpha_spread: float = 0.5
     gamma_spread: float = 0.25
     variety: float = 0.0  # `variety` of usual photos; 0 if it was not measured
+    likeness: float = math.inf  # the largest `likeness` of usual ones
 
     @classmethod
     def trained(cls, head: HeadParameters) -> "Prior":
@@ -120,9 +121,10 @@ def tune_classes(pools: Sequence[Maps], prior: Prior) -> tuple[HeadParameters, l
     left_out = [len(pool) - 1 for pool in pools if len(pool) > 1]
     if len(pools) < 2 or not left_out:
         head = prior.head(typical)
-        if prior.variety and pools and not left_out:
-            less = min(1.0, variety(pools) / prior.variety)
-            head = replace(head, gamma=head.gamma * less**LESS_VARIETY)
+        if prior.variety and len(pools) > 1 and not left_out:
+            less_varied, less_apart = variety(pools) / prior.variety, prior.likeness / max(likeness(pools), 1e-6)
+            less = min(1.0, less_varied**LESS_VARIETY, less_apart**MORE_LIKENESS)
+            head = replace(head, gamma=head.gamma * less)
         return head, [0.0] * len(pools)
     others = statistics.median(left_out)
     stride = -(-len(pools) // MAX_CLASSES)
@@ -148,6 +150,16 @@ def variety(pools: Sequence[Maps]) -> float:
     """Return how much of the energy of maps (k, r, d) is differences between their locations, as a geometric mean."""
     shares = [maps.var(1, dtype=np.float64).sum(-1) / energy(maps).clip(np.finfo(np.float64).tiny) for maps in pools]
     return float(np.exp(np.log(np.concatenate(shares).clip(1e-6)).mean()))
+
+
+def likeness(pools: Sequence[Maps]) -> float:
+    """Return the mean product of the mean locations of two of these photos (k, r, d), as a share of their energy."""
+    lengths = [np.sqrt(energy(maps).clip(np.finfo(np.float64).tiny))[:, None] for maps in pools]
+    means = np.concatenate(
+        [maps.mean(1, dtype=np.float64) / length for maps, length in zip(pools, lengths, strict=True)]
+    )
+    total, pairs = means.sum(0), len(means) * (len(means) - 1)
+    return float((total @ total - np.square(means).sum()) / pairs)
 
 
 def with_gamma(

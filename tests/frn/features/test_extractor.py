@@ -92,4 +92,5 @@ def test_prior_and_augmentation_follow_the_metadata(graph: onnx.ModelProto) -> N
 
 
 def test_the_default_model_has_the_variety_of_usual_photos() -> None:
-    assert load_extractor(DEFAULT_MODEL, "cpu").prior.variety > 0
+    prior = load_extractor(DEFAULT_MODEL, "cpu").prior
+    assert 0 < prior.likeness < prior.variety < 1

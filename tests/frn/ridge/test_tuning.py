@@ -14,6 +14,7 @@ from frn.ridge.tuning import (
     UNTRAINED,
     Prior,
     TuningEpisode,
+    likeness,
     tune,
     tune_by_leave_one_out,
     tune_on_episodes,
@@ -175,3 +176,16 @@ def test_with_one_photo_of_each_class_gamma_falls_with_the_variety_of_the_photos
     assert lower.alpha == usual.alpha
     assert tune_by_leave_one_out(alike, replace(prior, variety=0.0)) == usual
     assert variety([np.ones((1, 5, 8)), np.ones((1, 5, 8))]) == pytest.approx(1e-6)
+
+
+def test_with_one_photo_of_each_class_gamma_falls_with_their_likeness() -> None:
+    draws = np.random.default_rng(0)
+    apart = [3 * draws.standard_normal((1, 1, 8)) + draws.standard_normal((1, 5, 8)) for _ in range(4)]
+    alike = [2 * np.ones((1, 1, 8)) + one for one in apart]
+    prior = Prior(1.0, 0.0, 10.0, variety=1e-9, likeness=likeness(alike) / 2)
+    usual = prior.head(1)
+    assert tune_by_leave_one_out(apart, prior) == usual
+    assert tune_by_leave_one_out(alike, prior).gamma == pytest.approx(usual.gamma / 2**0.45)
+    assert tune_by_leave_one_out(alike[:1], prior) == usual  # one photo is like no other
+    assert likeness([np.ones((1, 5, 8))] * 3) == pytest.approx(1)
+    assert likeness([np.eye(8)[None, :4], np.eye(8)[None, 4:]]) == pytest.approx(0)
