@@ -219,7 +219,7 @@ class FakeEngine(EngineClient):
                 box: dict[str, Any] = {}
                 if "#" in where:
                     box["box"] = [int(edge) for edge in where.partition("=")[2].split(",")]
-                if search == "all" and len(paths) == 1:
+                if search == "all":
                     ids = [entry["id"] for entry in self.classes["classes"]]
                     places = zip((ids[0], ids[1], ids[0]), (20, 120, 220), strict=True)
                     box["subjects"] = [{"id": number, "box": [left, 40, 80, 80]} for number, left in places]

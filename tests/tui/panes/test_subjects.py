@@ -64,6 +64,9 @@ async def test_all_subjects_have_frames_and_are_counted(driver: "Driver", lines:
     preview = driver.app.workspace.query_pane.picture.preview
     assert (whole := preview.request) is not None
     assert (whole.path, whole.framed) == (QUERY, False)
+    driver.app.workspace.ask([QUERY, QUERY.replace("1", "2")])
+    await driver.idle()
+    assert f"all 2 photos: 4 {names[0]}, 2 {names[1]}" in "\n".join(lines(driver.app))
     await driver.keys("u")  # without the search
     assert f"+{names[0]}" not in "\n".join(lines(driver.app))
 

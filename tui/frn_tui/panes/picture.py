@@ -77,15 +77,19 @@ class PicturePane(Vertical):
             return Text(f"the whole photo{why}")
         name = display_name(self.controller.names[shown], max(self.size.width - 32, 6))
         if "subjects" in answer:
-            counts = Counter(name for _, name in self._subjects(answer)).most_common()
-            each = ", ".join(f"{count} {display_name(name, 20)}" for name, count in counts)
-            return Text(f"subjects: {each or 'none is known'}\n[ ] other class   H: error map")
+            photos = [each for each in self.controller.query.answers if "subjects" in each]
+            total = f"all {len(photos):,} photos: {self._counts(photos)}" if len(photos) > 1 else ""
+            return Text(f"subjects: {self._counts([answer])}\n{total or '[ ] other class   H: error map'}")
         if self.look == "photo" and not self.has_map:
             framed = "the subject that was found" if subject_in(answer) else "the part that the network sees"
             return Text(f"frame: {framed}\nH: where it is unlike any {name}")
         where = "coloured" if self.look == "blend" and not self.has_map else "light"
         following = LOOKS[(LOOKS.index(self.look) + 1) % len(LOOKS)]
         return Text(f"{where}: unlike any {name}\n[ ] other class   H: {following}")
+
+    def _counts(self, answers: Sequence[Answer]) -> str:
+        counts = Counter(name for answer in answers for _, name in self._subjects(answer)).most_common()
+        return ", ".join(f"{count:,} {display_name(name, 20)}" for name, count in counts) or "none is known"
 
     def _subjects(self, answer: Answer | None) -> list[tuple[list[int], str]]:
         """Return the box and the class of each subject, if all were searched for; deleted classes are skipped."""

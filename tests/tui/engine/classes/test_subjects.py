@@ -99,7 +99,7 @@ def test_the_app_answers_as_the_command_line(
     assert all(set(report["explained"]) <= set(listed) for report in done["reports"])
 
 
-def test_all_subjects_of_a_single_photo_are_found(engine: Engine, photos: Photos, tmp_path: Path) -> None:
+def test_all_subjects_of_each_photo_are_found(engine: Engine, photos: Photos, tmp_path: Path) -> None:
     state = engine.state(boxed(photos, 3)) | {"search": "all"}
     while engine.done("classes", state=state)["unranked"]:
         pass
@@ -113,7 +113,10 @@ def test_all_subjects_of_a_single_photo_are_found(engine: Engine, photos: Photos
     names = dict(enumerate(photos, 1))
     assert [(names[one["id"]], one["box"]) for one in answer["subjects"]] == [(e["label"], e["box"]) for e in expected]
     assert len(answer["subjects"]) >= 2
-    assert "subjects" not in engine.ask("query", paths=[str(path), str(project)]).told("answer")[0]
+    both = engine.ask("query", paths=[str(path), str(photos["moth 0"][4][0]), str(project)]).told("answer")
+    assert both[0]["subjects"] == answer["subjects"]
+    assert both[1]["subjects"]
+    assert "subjects" not in both[2]  # it is no photo
 
 
 def test_a_bundle_of_a_project_that_searches_has_whole_photos_with_their_boxes(

@@ -50,7 +50,7 @@ def query(classes: EnrolledClasses, request: AskClasses, job: Job) -> None:
             described = describe(name, outcome)
             if not isinstance(outcome, FrnError):
                 described |= {"key": classes.listed_key(outcome.key), **({"box": outcome.box} if outcome.box else {})}
-                if len(paths) == 1 and classifier.state.search == "all":
+                if classifier.state.search == "all":
                     described["subjects"] = _subjects(classes, classifier, name, job)
             job.event("answer", {**described, **answer})
         done += len(batch)
