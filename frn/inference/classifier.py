@@ -1,6 +1,5 @@
 """Classifier from a few images per class: it assigns a query to the enrolled class that reconstructs it best."""
 
-import hashlib
 import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,7 +12,7 @@ from PIL import Image
 
 from frn.errors import FrnError
 from frn.features.extractor import Embedded, Extractor
-from frn.features.feature_cache import FeatureStore
+from frn.features.feature_cache import FeatureStore, content_key
 from frn.images.boxes import box_name, split_box
 from frn.inference.enrolled_form import store_copies, stored_copies
 from frn.inference.enrollment import describe_unused, listed_state, usable, usable_examples
@@ -107,7 +106,7 @@ class Classifier(MapClassifier):
         keys = self.extractor.keys([split_box(path)[0] for path in (*paths, *others)], self.store)
         self._boxes = {key: path for key, path in zip(keys, (*paths, *others), strict=True) if isinstance(key, str)}
         photo_keys = json.dumps([key if isinstance(key, str) else "" for key in keys[: len(paths)]])
-        return replace(state, whole_photos=hashlib.blake2b(photo_keys.encode(), digest_size=16).hexdigest())
+        return replace(state, whole_photos=content_key(photo_keys.encode()))
 
     @property
     def sought(self) -> Sought:

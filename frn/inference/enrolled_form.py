@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from frn.errors import FrnError
 from frn.features.extractor import Extractor
-from frn.features.feature_cache import FeatureStore
+from frn.features.feature_cache import FeatureStore, content_key
 from frn.images.boxes import Box
 from frn.images.near_copies import BYTES as LOOK
 from frn.inference.unknown import Shares, stride
@@ -74,12 +74,12 @@ def classes_key(state: State, extractor: Extractor) -> str:
     classes = [[entry.name, [support.key for support in entry.supports]] for entry in state.classes if entry.supports]
     searched = [] if state.search == "none" else [state.search, FIND_VERSION, state.whole_photos]
     text = json.dumps([FORM_VERSION, extractor.sha256, repr(extractor.prior), classes, *searched])
-    return "classes-" + hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return f"classes-{content_key(text.encode())}"
 
 
 def form_key(state: State, extractor: Extractor, head: HeadParameters) -> str:
     text = json.dumps([classes_key(state, extractor), asdict(head)])
-    return "form-" + hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    return f"form-{content_key(text.encode())}"
 
 
 def as_project_head(head: HeadParameters, state: State, extractor: Extractor) -> ProjectHead:
@@ -115,8 +115,7 @@ def store_head(store: FeatureStore | None, state: State, extractor: Extractor, t
 def stored_copies(store: FeatureStore | None, state: State, extractor: Extractor) -> dict[str, str] | None:
     """Return the copies among all examples of a state (`copies.find_copies`), or None if they are not stored."""
     key = "copies-" + classes_key(state, extractor)
-    copies = from_bytes(store.get_bytes(extractor.sha256, key) if store else None, key, dict[str, str])
-    return copies if copies is not None and {*copies, *copies.values()} <= state.holders().keys() else None
+    return from_bytes(store.get_bytes(extractor.sha256, key) if store else None, key, dict[str, str])
 
 
 def store_copies(store: FeatureStore | None, state: State, extractor: Extractor, copies: dict[str, str]) -> None:
@@ -170,7 +169,7 @@ def describes(form: EnrolledForm, state: State, extractor: Extractor) -> bool:
         and _are(form.left_out.labels, (n,), 0, way - 1)
         and _are(form.left_out.energies, (n,), 0)
         and _are(form.left_out.smaller, (n, 2), -1)
-        and form.smaller.keys() <= holders.keys()
+        and not form.smaller.keys() - holders.keys()
         and (not form.looks or form.looks.keys() == holders.keys())
         and all(len(look) == LOOK for look in form.looks.values())
     )
@@ -183,10 +182,10 @@ def _is_class(enrolled: EnrolledClass, p: int, d: int) -> bool:
         and _are(enrolled.rows, (m, d), -MAX_FACTOR, MAX_FACTOR)
         and _are(np.abs(enrolled.signs), (m,), 1, 1)
         and _are(enrolled.centre, (d,))
-        and 0 <= enrolled.allowance <= 10
+        and 0 <= enrolled.allowance < math.inf
         and {each.dtype for each in (enrolled.rows, enrolled.signs, enrolled.centre)} == {np.dtype(np.float32)}
     )
 
 
-def _are(values: NDArray[Any], shape: tuple[int, ...], least: float = -1e30, most: float = 1e30) -> bool:
-    return values.shape == shape and bool(((values >= least) & (values <= most)).all())  # NaN is not
+def _are(values: NDArray[Any], shape: tuple[int, ...], least: float = -math.inf, most: float = math.inf) -> bool:
+    return values.shape == shape and bool((np.isfinite(values) & (values >= least) & (values <= most)).all())

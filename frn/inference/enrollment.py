@@ -4,6 +4,7 @@ This is the one way in for commands, library and app. `listed_state` describes f
 those that were read, and `Enrollment` computes the classes from their maps.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -135,7 +136,7 @@ class Enrollment:
             return {}
         r, d = self.extractor.shape
         most = min(max(16, SMALLER_COST // min(least * r, d) ** 3), MAX_SMALLER)
-        chosen = larger[:: -(-len(larger) // most)]
+        chosen = larger[:: math.ceil(len(larger) / most)]
         self._smaller = {each: self._smaller[each] for each in chosen if each in self._smaller}
         missing = [each for each in chosen if each not in self._smaller]
         for keys in dict.fromkeys(keys for keys, *_ in missing):

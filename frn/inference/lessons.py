@@ -51,12 +51,14 @@ class Worth(NamedTuple):
 
 def worth(pools: Sequence[NDArray[np.floating]], head: HeadParameters) -> list[Worth]:
     """Return what the examples of each class are worth, from their feature maps (k, r, d)."""
-    moments = [np.mean([_moment(maps) for maps in pool[:: -(-len(pool) // MAX_PHOTOS)]], axis=0) for pool in pools]
+    moments = [
+        np.mean([_moment(maps) for maps in pool[:: math.ceil(len(pool) / MAX_PHOTOS)]], axis=0) for pool in pools
+    ]
     total, results = np.sum(moments, axis=0), list[Worth]()
     for pool, moment in zip(pools, moments, strict=True):
         k = len(pool)
         shares = np.full((k, k), np.nan)
-        for left_out in range(0, k if k > 1 else 0, -(-k // MAX_PHOTOS)):
+        for left_out in range(0, k if k > 1 else 0, math.ceil(k / MAX_PHOTOS)):
             rest = np.arange(k) != left_out
             shares[left_out, rest] = _explained(pool[rest], _moment(pool[left_out]), head)
         others = (total - moment) / (len(pools) - 1) if len(pools) > 1 else np.full_like(total, np.nan)
@@ -86,12 +88,11 @@ def advise(classifier: Classifier, find: Callable[[str], Maps] | None = None) ->
         name, k = entry.name, len(entry.supports)
         suspects = 0
         for photo, mine, theirs in zip(entry.supports, of_own.tolist(), others.tolist(), strict=True):
-            rival, lead = rivals.get(photo.key, ("", 0.0))
-            shown = "/".join(photo.path.parts[-2:])
-            if rival and theirs > mine:
+            if photo.key in rivals and theirs > mine:
                 suspects += 1
+                (rival, lead), shown = rivals[photo.key], "/".join(photo.path.parts[-2:])
                 text = f"remove {shown} from {name}: it looks like {rival}, and explains {theirs:.1%} of other "
-                mistakes.append((-lead * theirs / max(mine, 1e-9), f"{text}classes but {mine:.1%} of its own"))
+                mistakes.append((-lead * theirs / max(mine, TINY), f"{text}classes but {mine:.1%} of its own"))
         if k > 2 and of_own.max() > CARRIES * of_own.sum():
             shown, share = "/".join(entry.supports[int(of_own.argmax())].path.parts[-2:]), of_own.max() / of_own.sum()
             text = f"add photos like {shown} to {name}: it alone gives {share:.0%} of what this class explains"
@@ -152,8 +153,6 @@ def costs(classifier: Classifier) -> Callable[[float], float]:
     assert classifier.left_out is not None  # there are classes
     errors, labels, *_, smaller = classifier.left_out
     chosen = smaller[:, 0] >= 0
-    if not chosen.any() or errors.shape[1] < 2:
-        return lambda count: 0.0
     counts = np.array([len(entry.supports) for entry in classifier.state.classes])
     rivals = errors[chosen]
     rows = np.arange(len(rivals)), labels[chosen]
@@ -178,7 +177,7 @@ def _sharing_background(classifier: Classifier, entry: ClassEntry, find: Callabl
         return 0
     edge = np.ones(extractor.grid, dtype=bool)
     edge[1:-1, 1:-1] = False
-    photos = entry.supports[:: -(-len(entry.supports) // MAX_PHOTOS)]
+    photos = entry.supports[:: math.ceil(len(entry.supports) / MAX_PHOTOS)]
     count = 0
     for photo in photos:
         maps = find(photo.key)

@@ -6,7 +6,6 @@ as long as the first one. It is also more accurate than one at all four views, t
 """
 
 import copy
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 
 from frn.errors import FrnError
 from frn.features.extractor import VIEWS, Embedded, Extractor
-from frn.features.feature_cache import FeatureStore, Maps
+from frn.features.feature_cache import FeatureStore, Maps, content_key
 from frn.inference.enrolled_form import EnrolledForm, LeftOut, form_key, from_bytes, to_bytes
 from frn.inference.find.windows import margins
 from frn.inference.map_classifier import MapClassifier
@@ -76,7 +75,8 @@ class SecondLook:
             maps = {each.key: each.maps for _, each in read if isinstance(each, Embedded)}
         closer.mark_others({photo.key: maps[photo.key] for photo in state.others if photo.key in maps})
         self._enroll_views(state)
-        assert first.left_out is not None and closer.left_out is not None  # noqa: PT018  (both have just been enrolled)
+        assert first.left_out is not None  # both have just been enrolled
+        assert closer.left_out is not None
         errors, labels = first.left_out.errors, first.left_out.labels
         if not len(closer.left_out.errors):
             return FrnError("no photo is looked at twice: leave-one-out needs a class with two photos")
@@ -112,7 +112,7 @@ class SecondLook:
         """Choose gamma, and calibrate the rule for unknown photos, for one view of each example."""
         closer, state = self.closer, first.state
         keys = [form_key(state, each.extractor, each.head) for each in (first, closer)]
-        key = "views-" + hashlib.blake2b(json.dumps(keys).encode(), digest_size=16).hexdigest()
+        key = f"views-{content_key(json.dumps(keys).encode())}"
         sha256, store = closer.extractor.sha256, closer.store
         form = from_bytes(store.get_bytes(sha256, key) if store else None, key, EnrolledForm)
         if form is None:
@@ -132,7 +132,8 @@ class SecondLook:
         """Return the leave-one-out results of one view of each example."""
         closer, seen, maps = self.closer, first.example_maps(), self.closer.example_maps()
         scorer = closer.scorer
-        assert closer.left_out is not None and isinstance(scorer, Reconstruction)  # noqa: PT018  (just enrolled)
+        assert closer.left_out is not None  # it has just been enrolled
+        assert isinstance(scorer, Reconstruction)
         keys = [support.key for support in closer.left_out_photos]
         views = [self._view_of(first, seen[key], key) for key in keys]
         smaller = closer.left_out.smaller.copy()

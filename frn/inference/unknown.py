@@ -26,6 +26,7 @@ Shape letters: way classes, k supports of a class, r locations, d channels, q qu
 them as photos of no class, s of them with a smaller class.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -161,12 +162,11 @@ def fit(known: Shares, unknown: Shares) -> tuple[Shares, float]:
     sides = [side for side in (known, unknown) if len(side)]
     mean = np.mean([side.mean(0) for side in sides], axis=0)
     spread = np.sqrt(np.mean([side.var(0) for side in sides], axis=0))
-    used = spread > 1e-4 * (1 + np.abs(mean))
-    scale = np.where(used, spread, 1)
+    scale = np.where(spread > 1e-4, spread, np.inf)  # terms are logarithms: less is rounding
     if not len(unknown):
-        weights = SUM * FIRST * used / scale
+        weights = SUM * FIRST / scale
         return weights, -low_quantile(known @ weights, FALSE_REJECTIONS)
-    inputs = np.concatenate([(side - mean) / scale * used for side in sides])
+    inputs = np.concatenate([(side - mean) / scale for side in sides])
     design = np.column_stack([inputs @ FIRST, inputs, np.ones(len(inputs))])
     truth = np.repeat([1.0, 0.0], [len(known), len(unknown)])
     shares = np.repeat([1.0, len(known) / len(unknown)], [len(known), len(unknown)])
@@ -188,7 +188,7 @@ def fit(known: Shares, unknown: Shares) -> tuple[Shares, float]:
         if after >= before - 1e-10 * before:
             break
         found, before = found - step, after
-    weights = (found[0] * FIRST + found[1:-1]) * used / scale
+    weights = (found[0] * FIRST + found[1:-1]) / scale
     return weights, float(found[-1] - weights @ mean)
 
 
@@ -342,9 +342,8 @@ def calibrate(
         fitted = replace(fitted, offsets=tuple((factor * needs).tolist()))
         few = fitted.chance(reached + factor * share)
         scores = scores + mean_offsets(errors, gamma, factor * needs)
-        if way > 1:
-            raised = [mean_offsets(each, gamma, factor * needs) for each, *_ in _strangers(measures, labels)]
-            foreign = foreign + np.concatenate(raised)
+        raised = [mean_offsets(each, gamma, factor * needs) for each, *_ in _strangers(measures, labels)]
+        foreign = foreign + np.concatenate(raised)
     marked = np.zeros(0) if others is None else fitted.known(others)
     return Calibration(fitted.chance(scores), fitted.chance(foreign), fitted, false_rejections, marked, few, way)
 
@@ -364,9 +363,9 @@ def _strangers(measures: Measures, labels: NDArray[np.intp]) -> Iterator[Measure
     columns = np.where(others, labels, (labels + 1) % way)
     shares = np.log(_missing(errors, energies))
     away = np.log(distances.clip(LEAST_DISTANCE, 1 / LEAST_DISTANCE))
-    turns = -(-ROWS // count) if way > 1 else 0
+    turns = math.ceil(ROWS / count) if way > 1 else 0
     for turn in range(turns):
-        offsets = np.where(others, (rows + turn * (others // turns).clip(1)) % others.clip(1), 0)
+        offsets = (rows + turn * (others // turns).clip(1)) % others.clip(1)
         donors = np.where(others, order[(after + offsets) % count], rows)
         compared = np.ones(errors.shape)
         compared[rows, labels] = compared[rows, labels[donors]] = 0
@@ -380,7 +379,7 @@ def _strangers(measures: Measures, labels: NDArray[np.intp]) -> Iterator[Measure
 
 
 def _sigmoid(values: Shares) -> Shares:
-    chances: Shares = 1 / (1 + np.exp(-values.clip(-500, 500)))
+    chances: Shares = (1 + np.tanh(values / 2)) / 2
     return chances
 
 
@@ -399,7 +398,7 @@ def without_itself(distances: Shares, labels: Iterable[int | None], counts: Sequ
 
 def stride(count: int, find: str = "none") -> int:
     """Return the step for an even selection from `count` supports, which is smaller if each one is searched."""
-    return max(1, -(-count // (MAX_SAMPLED if find == "none" else MAX_SEARCHED)))
+    return max(1, math.ceil(count / (MAX_SAMPLED if find == "none" else MAX_SEARCHED)))
 
 
 def auroc(known: Sequence[float] | Errors, unknown: Sequence[float] | Errors) -> float:

@@ -3,8 +3,8 @@
 Shape letters: way classes, n examples, r locations, d channels.
 """
 
-import hashlib
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,7 +14,7 @@ import numpy as np
 
 from frn.errors import FrnError
 from frn.features.extractor import Embedded, Extractor
-from frn.features.feature_cache import FeatureStore, Maps
+from frn.features.feature_cache import FeatureStore, Maps, content_key
 from frn.images.boxes import Box, box_name, split_box
 from frn.inference.enrolled_form import FIND_VERSION, LeftOut, from_bytes, to_bytes
 from frn.inference.find.finder import SCALE, Finder, Sought
@@ -53,12 +53,12 @@ def learn(finder: Finder, examples: Iterable[Path], store: FeatureStore | None, 
     The lesson that was `last` is returned if it is from the same boxes.
     """
     boxes = [path for path in examples if split_box(path)[1] is not None]
-    boxes = boxes[:: max(1, -(-len(boxes) // MOST_BOXES))]
+    boxes = boxes[:: max(1, math.ceil(len(boxes) / MOST_BOXES))]
     extractor = finder.extractor
     keys = extractor.keys([split_box(path)[0] for path in boxes], store)
     read = {path: key for path, key in zip(boxes, keys, strict=True) if isinstance(key, str)}
     text = json.dumps([FIND_VERSION, extractor.sha256, [[key, split_box(path)[1]] for path, key in read.items()]])
-    key = "subjects-" + hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    key = f"subjects-{content_key(text.encode())}"
     if last is not None and (last.finder, last.boxes, last.key) == (finder, tuple(read), key):
         return last
     stored = from_bytes(store.get_bytes(extractor.sha256, key) if store else None, key, list[float])
@@ -137,7 +137,7 @@ def boxed_examples(finder: Finder, listed: State, store: FeatureStore | None) ->
         (key,) = extractor.keys([support.path], store)
         if isinstance(key, FrnError):  # reading it will say why
             return support
-        where = "box-" + hashlib.blake2b(json.dumps([*of, own, key]).encode(), digest_size=16).hexdigest()
+        where = f"box-{content_key(json.dumps([*of, own, key]).encode())}"
         box = from_bytes(store.get_bytes(extractor.sha256, where) if store else None, where, Box)
         if box is None:
             box = split_box(finder.located(support.path, sought, own))[1]

@@ -21,6 +21,7 @@ from frn.images.stamps import stamp_of
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.enrolled_form import (
     EnrolledForm,
+    are_alike,
     as_project_head,
     describes,
     form_key,
@@ -162,11 +163,25 @@ def test_a_head_is_used_only_for_its_classes(extractor: Extractor, enrolled: Enr
     head = HeadParameters(0.5, 0.25, 3.0)
     state = replace(state, head=as_project_head(head, state, extractor))
     assert head_of(state, extractor) == head
-    assert head_of(replace(state, classes=state.classes[:2]), extractor) is None
+    searched = replace(state, search="one")
+    assert head_of(replace(searched, head=as_project_head(head, searched, extractor)), extractor) == head
+    for other_state in (replace(state, classes=state.classes[:2]), searched):
+        assert head_of(other_state, extractor) is None
+    moved = replace(searched, head=as_project_head(head, searched, extractor), whole_photos="others")
+    assert head_of(moved, extractor) is None
     for field in ("sha256", "prior"):
         other: Any = SimpleNamespace(sha256=extractor.sha256, prior=extractor.prior)
         setattr(other, field, "another")
         assert head_of(state, other) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "alike"),
+    [("alpha", 0.51, True), ("alpha", 0.53, False), ("gamma", 3.05, True), ("gamma", 3.1, False)],
+)
+def test_heads_within_two_percent_are_alike(name: str, value: float, alike: bool) -> None:
+    head = HeadParameters(0.5, 0.25, 3.0)
+    assert are_alike(head, replace(head, **{name: value})) == alike
 
 
 def test_the_head_of_a_project_decides_its_own_answers_only(extractor: Extractor, enrolled: Enrolled) -> None:
@@ -213,7 +228,8 @@ def test_a_form_that_is_not_whole_is_absent(extractor: Extractor, enrolled: Enro
     generator = np.random.default_rng(0)
     for _ in range(400):
         assert from_bytes(mutate([data], generator), key, EnrolledForm) in (None, form)
-    name, enrolled_class = next(iter(form.classes.items()))
+    (name, enrolled_class), d = next(iter(form.classes.items())), extractor.shape[1]  # it has fewer locations than d
+    photo, large = next(iter(form.own_errors)), state.classes[-1].name
     results = form.left_out or pytest.fail("no leave-one-out")
     wrong: dict[str, list[Any]] = {
         "classes": [
@@ -225,15 +241,17 @@ def test_a_form_that_is_not_whole_is_absent(extractor: Extractor, enrolled: Enro
                 for value in (good[:-1], np.full_like(good, np.nan), np.full_like(good, np.inf), good.astype(float))
             ),
             {**form.classes, name: replace(enrolled_class, signs=enrolled_class.signs * np.float32(2))},
+            *({**form.classes, name: replace(enrolled_class, allowance=share)} for share in (-0.1, np.inf, np.nan)),
+            {**form.classes, name: replace(enrolled_class, rows=np.ones((d, d), np.float32), signs=np.ones(d, "f"))},
             {
                 **form.classes,
                 name: replace(enrolled_class, signs=enrolled_class.signs[:0], rows=enrolled_class.rows[:0]),
             },
         ],
-        "leave_one_out": [{}, {each: shares + 1 for each, shares in form.leave_one_out.items()}],
-        "own_errors": [{}, {each: (label, row[1:]) for each, (label, row) in form.own_errors.items()}],
+        "leave_one_out": [{}, {**form.leave_one_out, large: form.leave_one_out[large] + 1}],
+        "own_errors": [{}, {**form.own_errors, photo: (name, form.own_errors[photo][1][1:])}],
         "smaller": [{"x": (0.5, 0.5)}],
-        "looks": [dict.fromkeys(form.looks, b""), {"x": bytes(20)}],
+        "looks": [form.looks | {photo: b""}, {"x": bytes(20)}],
         "left_out": [
             None,
             results._replace(errors=results.errors[1:]),
@@ -245,6 +263,12 @@ def test_a_form_that_is_not_whole_is_absent(extractor: Extractor, enrolled: Enro
             results._replace(smaller=results.smaller * np.nan),
         ],
     }
+    right: list[dict[str, Any]] = [
+        {"classes": {**form.classes, name: replace(enrolled_class, rows=np.ones((1, d), "f"), signs=np.ones(1, "f"))}},
+        {"left_out": results._replace(labels=results.labels * 0, energies=results.energies * 0)},
+        {"looks": {}},
+    ]
+    assert all(describes(replace(form, **fields), state, extractor) for fields in right)
     for field, values in wrong.items():
         for value in values:
             assert not describes(replace(form, **{field: value}), state, extractor), (field, value)

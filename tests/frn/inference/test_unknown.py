@@ -199,6 +199,7 @@ def test_the_stated_rate_includes_known_photos_that_are_rejected_because_of_othe
         ([2.0, 1.0], 0.05, 1 + np.log(0.15)),
         ([9.0, 1, 2, 4, 5, 6, 7, 8], 0.05, 1 + (4 - 1) / (1 + 1 / 2) * np.log(0.45)),
         ([0.0, 1, 2, 3, 4, 5, 6, 7, 8, 9], 0.2, 1.2),
+        ([0.0, 1, 2, 3, 4, 5, 6, 7, 8], 0.15, 0.5),
     ],
 )
 def test_low_quantile_by_hand(scores: list[float], fraction: float, expected: float) -> None:
@@ -248,7 +249,9 @@ def test_known_is_a_probability() -> None:
 
 def test_terms_that_do_not_vary_have_no_weight() -> None:
     known, unknown = draw(np.full(6, 1.0), 50, seed=4)
-    known[:, 4:], unknown[:, 4:] = 7.0, 7.0
+    for side in (known, unknown):
+        side[:, 4], side[:, 5] = 7.0, 7.0 + side[:, 5] * 5e-5
+        side[:, 0] *= 1.5e-4
     weights, bias = fit(known, unknown)
     assert (weights[4:] == 0).all()
     assert (weights[:4] > 0).all()
@@ -281,6 +284,11 @@ def test_unknown_photos_are_told_if_one_class_has_two_photos() -> None:
     assert found.auroc > 0.9
 
 
+def test_several_photos_stand_for_each_unknown_one_until_there_are_a_hundred() -> None:
+    sizes = [len(calibrate(*examples(0.5, way, k), HEAD.gamma).strangers) for way, k in ((2, 2), (2, 25), (4, 30))]
+    assert sizes == [100, 100, 120]
+
+
 def test_few_examples_make_nothing_certain() -> None:
     for k in (2, 30):
         measures, labels = examples(0.5, k=k)
@@ -298,6 +306,9 @@ def test_photos_of_classes_with_few_photos_are_known() -> None:
         calibrate((errors, energies, distances), labels, HEAD.gamma, counts=counts, smaller=each).rule
         for counts, each in (((30, 30, 30), None), ((1, 6, 36), smaller))
     ]
+    easier = np.column_stack([errors[np.arange(90), labels] - 0.4, np.full(90, 0.5)])
+    no_offsets = calibrate((errors, energies, distances), labels, HEAD.gamma, counts=(1, 6, 36), smaller=easier).rule
+    assert no_offsets.offsets == (0, 0, 0)
     least, some, none = rules[1].offsets
     assert least > 0 == none
     assert some == pytest.approx(least / 2)
@@ -332,6 +343,13 @@ RECORDED: dict[tuple[int, ...], list[float]] = {
     (2, 3, 6): [
         *(1.313913, 1.562451, -0.59737, -0.291817, 1.744939, 0.206195, -2.652899, 0.318045, 0.02636, 0.605785),
         *(1.869857, 1.179748, 0),
+    ],
+    (1, 1, 3): [
+        *(3.287427, 4.72866, 0.241228, 0.344425, 3.144053, -0.220696, -5.916437, 0.363986, 0, 1),
+        *(1.932889, 1.932889, 0),
+    ],
+    (3, 3, 3, 3): [
+        *(1.869239, 1.851892, -0.259222, -0.310201, 1.835083, -0.048729, -3.812679, 0.307792, 0.295029, 0.739198)
     ],
     (5,): [1.324701, 0, 0, 0, 1.406512, 0, 0.132567, 0.569221, np.nan, np.nan],
 }
