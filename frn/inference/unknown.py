@@ -113,10 +113,10 @@ def terms(measures: Measures, gamma: float) -> Shares:
 class KnownRule:
     """How a photo's terms become the probability that it belongs to one of the classes, and the threshold for it."""
 
-    weights: tuple[float, ...] = ()
+    weights: tuple[float, ...]
     """Weight of each term; none if there are no two photos of a class to learn from."""
-    bias: float = 0.0
-    gamma: float = 1.0
+    bias: float
+    gamma: float
     """Temperature of the classes' probabilities (Eq. 9)."""
     threshold: float = 0.0
     """Probability below which a photo is unknown."""
@@ -149,7 +149,7 @@ def mean_offsets(errors: Errors, gamma: float, offsets: Shares) -> Shares | floa
     return (roots * offsets).sum(1) / roots.sum(1)
 
 
-NEVER = KnownRule()
+NEVER = KnownRule((), bias=0.0, gamma=1.0)
 """Rule that rejects no photo."""
 
 
@@ -185,7 +185,7 @@ def fit(known: Shares, unknown: Shares) -> tuple[Shares, float]:
         step = np.linalg.solve(bend, slope)
         while (after := loss(found - step)) > before and np.abs(step).max() > 1e-9:
             step = step / 2
-        if after >= before - 1e-10 * before:
+        if after >= before:
             break
         found, before = found - step, after
     weights = (found[0] * FIRST + found[1:-1]) / scale
