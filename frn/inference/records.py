@@ -48,7 +48,11 @@ class Prediction:
         return min(self.errors, key=self.errors.__getitem__)
 
 
-class Answer(Struct, kw_only=True, forbid_unknown_fields=True):
+class Record(Struct, forbid_unknown_fields=True):
+    """A JSON object without other keys than its fields."""
+
+
+class Answer(Record, kw_only=True):
     """The answer for a photo."""
 
     image: Annotated[str, Meta(description="The photo, named as you gave it.")]
@@ -82,7 +86,7 @@ class Answer(Struct, kw_only=True, forbid_unknown_fields=True):
         return f"{self.label} ({self.probability:.0%})"
 
 
-class Unreadable(Struct, kw_only=True, forbid_unknown_fields=True):
+class Unreadable(Record, kw_only=True):
     """A photo that cannot be read."""
 
     image: Annotated[str, Meta(description="The photo, named as you gave it.")]
@@ -93,7 +97,7 @@ class Unreadable(Struct, kw_only=True, forbid_unknown_fields=True):
 Pixels = Annotated[tuple[int, int, int, int], Meta(description="Left, top, width and height in the upright photo.")]
 
 
-class ExamplePart(Struct, forbid_unknown_fields=True):
+class ExamplePart(Record):
     """A part of an example photo, or the whole photo, and its share of what its class rebuilds."""
 
     image: str
@@ -101,7 +105,7 @@ class ExamplePart(Struct, forbid_unknown_fields=True):
     box: Pixels | UnsetType = UNSET
 
 
-class PhotoPart(Struct, kw_only=True, forbid_unknown_fields=True):
+class PhotoPart(Record, kw_only=True):
     """A part of a photo, and the example parts with the largest shares, by class."""
 
     box: Pixels
@@ -110,7 +114,7 @@ class PhotoPart(Struct, kw_only=True, forbid_unknown_fields=True):
     sources: Annotated[dict[str, list[ExamplePart]], Meta(description="Up to three by class.")] = field(name="from")
 
 
-class Explanation(Answer, kw_only=True, forbid_unknown_fields=True):
+class Explanation(Answer, kw_only=True):
     """An answer with the parts that decided between two classes, and the error maps of classes."""
 
     out: str
@@ -123,7 +127,7 @@ class Explanation(Answer, kw_only=True, forbid_unknown_fields=True):
     error_maps: dict[str, list[list[float]]]
 
 
-class Expected(Struct, forbid_unknown_fields=True):
+class Expected(Record):
     """Expected results for unknown photos, with the calibrated threshold."""
 
     false_rejections: Maybe
@@ -133,7 +137,7 @@ class Expected(Struct, forbid_unknown_fields=True):
     text: Annotated[str, Meta(description="The same in words, or why nothing can be expected.")] = ""
 
 
-class ClassScore(Struct, forbid_unknown_fields=True):
+class ClassScore(Record):
     """Results of one class."""
 
     photos: Count
@@ -142,7 +146,7 @@ class ClassScore(Struct, forbid_unknown_fields=True):
     precision: Maybe
 
 
-class ReliabilityBin(Struct, forbid_unknown_fields=True):
+class ReliabilityBin(Record):
     """Photos with similar probabilities: the mean probability and the accuracy."""
 
     photos: Count
@@ -150,7 +154,7 @@ class ReliabilityBin(Struct, forbid_unknown_fields=True):
     right: float
 
 
-class Score(Struct, forbid_unknown_fields=True):
+class Score(Record):
     """Results on labelled photos; `near_copies` names the example of each skipped photo."""
 
     classes: str
@@ -175,7 +179,7 @@ class Score(Struct, forbid_unknown_fields=True):
     head: dict[str, float]
 
 
-class Groups(Struct, forbid_unknown_fields=True):
+class Groups(Record):
     """Groups of similar photos; `near_copies` names the photo of each copy, `skipped` gives reasons."""
 
     out: str
@@ -184,14 +188,14 @@ class Groups(Struct, forbid_unknown_fields=True):
     skipped: list[str]
 
 
-class EnrolledClass(Struct, forbid_unknown_fields=True):
+class EnrolledClass(Record):
     """An enrolled class, and how much of each photo the others explain."""
 
     images: Count
     explained: list[float]
 
 
-class Enrolled(Struct, forbid_unknown_fields=True):
+class Enrolled(Record):
     """A new project."""
 
     project: str

@@ -45,7 +45,7 @@ class SecondLook:
         """The classes, enrolled from all views of the examples."""
         self.views: list[MapClassifier] = []
         """The same classes for photos of which only one view was seen, by its number."""
-        self.sure = 0.0
+        self.sure: float
         """Probability of the best class below which a photo gets a second look."""
 
     @staticmethod
@@ -122,7 +122,7 @@ class SecondLook:
             form = EnrolledForm(head, {}, {}, {}, {}, left_out, {})
             if store:
                 store.put_bytes(sha256, key, to_bytes(form, key))
-        others = [key for key in closer.other_maps if key in first.other_maps]
+        others = [*closer.other_maps]
         views = [self._view_of(first, first.other_maps[key]) for key in others]
         measures = self._measures([closer.other_maps[key] for key in others], others, views) if others else None
         for each in self.views:
@@ -164,7 +164,7 @@ class SecondLook:
         lengths = np.vecdot(maps, maps, dtype=np.float64)[:, None]
         errors = scorer.location_errors(maps, key) + lengths * scorer.joined.allowances
         h, w = first.extractor.grid
-        high, wide = max(1, round(2 * h / 3)), max(1, round(2 * w / 3))
+        high, wide = round(2 * h / 3), round(2 * w / 3)
         cells, parts = np.hstack([errors, lengths]).reshape(h, w, -1), []
         for view in range(VIEWS):
             top, left = view // 2 * (h - high), view % 2 * (w - wide)

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,9 +11,9 @@ import msgspec
 import pytest
 
 from frn.errors import FrnError
-from frn.inference.records import Answer, Prediction, Unreadable, answer_of
+from frn.inference.records import Answer, Enrolled, Explanation, Groups, Prediction, Score, Unreadable, answer_of
 from frn.inference.results import ResultsFile, run_digest
-from frn.projects.session import Support, build_state
+from frn.projects.session import Find, Support, build_state
 from frn.ridge.parameters import HeadParameters
 
 
@@ -118,12 +119,16 @@ def test_an_empty_file_is_no_obstacle_and_missing_folders_are_created(tmp_path: 
 
 def test_digest_depends_on_model_classes_order_head_and_threshold() -> None:
     def digest(
-        model: str = "m", classes: tuple[str, ...] = ("ab", "c"), threshold: float = 0.5, alpha: float = 0.0
+        model: str = "m",
+        classes: tuple[str, ...] = ("ab", "c"),
+        threshold: float = 0.5,
+        alpha: float = 0.0,
+        search: Find = "none",
     ) -> str:
         photos = [(name, [Support(Path(key), key, 1, 1) for key in name]) for name in classes]
         classifier: Any = SimpleNamespace(
             extractor=SimpleNamespace(sha256=model),
-            state=build_state(photos)[0],
+            state=replace(build_state(photos)[0], search=search),
             threshold=threshold,
             head=HeadParameters(alpha, 0.0, 1.0),
             second=None,
@@ -136,8 +141,10 @@ def test_digest_depends_on_model_classes_order_head_and_threshold() -> None:
         digest(classes=("c", "ab")),
         digest(classes=("ab",)),
         digest(threshold=0.25),
+        digest(search="one"),
+        digest(search="all"),
     ]
-    assert len({digest(), *others}) == 6
+    assert len({digest(), *others}) == 8
 
 
 def test_table_in_the_docs_describes_every_field() -> None:
@@ -147,3 +154,9 @@ def test_table_in_the_docs_describes_every_field() -> None:
         rows = [f"| `{name}` | {field['description']} |" for name, field in fields.items() if "description" in field]
         assert len(rows) > 1
         assert [row for row in rows if row not in page] == []
+
+
+def test_records_have_no_other_fields_and_no_share_above_one() -> None:
+    _, definitions = msgspec.json.schema_components([Explanation, Score, Groups, Enrolled, Unreadable])
+    assert all(each["additionalProperties"] is False for each in definitions.values())
+    assert definitions["Answer"]["properties"]["probability"]["maximum"] == 1

@@ -24,7 +24,7 @@ from frn.heads.vectors.classical import CLASSICAL
 from frn.images.opening import open_image
 from frn.images.transforms import EvaluationTransform
 from frn.inference.classifier import Classifier, Prediction
-from frn.inference.scorers import OtherHead
+from frn.inference.scorers import OtherHead, as_shots
 from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model, save_model
 from frn.projects.session import Support, build_state
@@ -274,6 +274,7 @@ def test_error_is_the_negative_log_probability_of_each_class() -> None:
     found = classifier.predict(np.full((1, 1), 1.0))
     assert list(found.explained.values()) == pytest.approx([1 - rest, 0, 0])
     assert found.probabilities["a"] == pytest.approx(np.exp(-rest))
+    assert asked(classifier, 5000) == pytest.approx([rest + 7, rest + 3.5, rest])  # the logits are large
 
 
 def test_an_example_is_compared_with_the_rest_of_its_class() -> None:
@@ -294,6 +295,21 @@ def test_the_only_example_of_a_class_has_at_least_the_error_one_and_the_largest(
     gap = 2 * (place - 4.5)
     assert (first, third) == pytest.approx((np.log1p(np.exp(-gap)) + gap, np.log1p(np.exp(-gap))))
     assert second == pytest.approx(own)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "unequal", "shots"),
+    [((3, 4, 5), "repeat", 60), ((7, 9), "repeat", 9), ((3, 4, 5), "", 5), ((3, 4, 5), "mean", 1)],
+)
+def test_photos_are_repeated_to_the_least_common_multiple_of_up_to_six(
+    sizes: tuple[int, ...], unequal: str, shots: int
+) -> None:
+    pools = [np.arange(size, dtype=np.float32)[:, None, None] for size in sizes]
+    supports = as_shots(pools, unequal)
+    assert supports.shape == (len(sizes), shots, 1, 1)
+    for pool, support in zip(pools, supports[:, :, 0, 0], strict=True):
+        expected = [pool.mean()] if unequal == "mean" else np.resize(pool, shots)
+        assert support.tolist() == list(expected)
 
 
 def test_a_single_class_explains_everything_but_its_only_example() -> None:

@@ -53,7 +53,9 @@ def second_answers(plain: FewShotClassifier, views: FewShotClassifier, gamma: fl
     return np.stack(answers)
 
 
-def test_answers_below_the_limit_are_those_of_the_best_view_at_every_door(tmp_path: Path) -> None:
+def test_answers_below_the_limit_are_those_of_the_best_view_at_every_door(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plain, views, auto = (fitted(tta) for tta in ("none", "views", "auto"))
     one = plain.predict_proba(QUERIES)
     second = set_sure(auto, 0.0).second
@@ -75,7 +77,9 @@ def test_answers_below_the_limit_are_those_of_the_best_view_at_every_door(tmp_pa
         assert auto.error_map(QUERIES[0]).shape == shape
     auto.save(tmp_path / "moths.frn.json")
     assert json.loads((tmp_path / "moths.frn.json").read_text())["model"]["tta"] == "auto"
-    again, _ = load_classifier(tmp_path / "moths.frn.json", device="cpu")
+    with monkeypatch.context() as patch:
+        patch.setattr(SecondLook, "_leave_out", lambda *_: pytest.fail("what was enrolled is stored"))
+        again, _ = load_classifier(tmp_path / "moths.frn.json", device="cpu")
     for other in (pickle.loads(pickle.dumps(auto))._fitted.classifier, again):
         loaded, fresh = other.second, fitted("auto")._fitted.classifier.second
         assert loaded and fresh  # noqa: PT018
@@ -171,6 +175,18 @@ def test_an_exported_classifier_with_second_looks_is_refused(tmp_path: Path) -> 
         fitted("auto").export_onnx(tmp_path / "moths.onnx")
 
 
+def test_photos_of_no_class_also_get_second_looks() -> None:
+    *classes, (_, others) = class_files(MOTHS).members.items()
+    classifier = Classifier(load_extractor("conv4", "cpu", "auto"))
+    classifier.enroll(dict(classes[:3]), others[:3])
+    assert classifier.second is not None
+    classifier.second.sure = 2.0
+    known = [answer.known for _, answer in classifier.classify(others[:3]) if isinstance(answer, Prediction)]
+    assert len(set(known)) == 3
+    for view in classifier.second.views:
+        np.testing.assert_allclose(view.calibration.others, known, rtol=1e-6)
+
+
 def test_large_classes_are_also_seen_as_if_they_were_small() -> None:
     classes = {
         home.name: sorted(home.iterdir())[:k] for home, k in zip(sorted(MOTHS.iterdir()), (2, 5, 5), strict=False)
@@ -183,3 +199,6 @@ def test_large_classes_are_also_seen_as_if_they_were_small() -> None:
     assert (as_small >= 0).tolist() == (left_out.labels > 0).tolist()  # photos of the two large classes
     own = left_out.errors[np.arange(len(as_small)), left_out.labels]  # with what the larger class takes
     assert as_small[left_out.labels > 0].mean() > own[left_out.labels > 0].mean()  # two photos rebuild less than five
+    large = left_out.labels > 0
+    near = left_out.distances[large, left_out.labels[large]].mean()
+    assert near < left_out.smaller[large, 1].mean() < 3 * near  # the centre of fewer photos is farther away
