@@ -29,7 +29,7 @@ def killed_at(step: int, work: Callable[[], object]) -> bool:
 
         for name in STEPS:
             setattr(os, name, deadly(getattr(os, name)))
-        placing._rename_no_replace = deadly(placing._rename_no_replace)
+        placing.rename_no_replace = deadly(placing.rename_no_replace)
         work()
 
     status = ended(fork(doomed))

@@ -39,7 +39,7 @@ SHAPES = ((5, 1, 10, 64), (3, 2, 6, 64), (3, 1, 3, 640))
 """Episodes of 5 x 5 maps."""
 
 
-def _project(query: Tensor, pool: Tensor, lam: float) -> Tensor:
+def project(query: Tensor, pool: Tensor, lam: float) -> Tensor:
     """Project query locations (n, d) by P = S^T (S S^T + lam I)^-1 S of every class: (way, n, d).
 
     Equal singular values have no derivative. So a term of value zero adds dP = K^T dS (I - P) + its transpose, with
@@ -57,7 +57,7 @@ def _project(query: Tensor, pool: Tensor, lam: float) -> Tensor:
     return projected + through - project(through) + (query - projected).detach() @ moved.mT @ inverse
 
 
-def _solve(system: Tensor, right: Tensor) -> Tensor:
+def solve(system: Tensor, right: Tensor) -> Tensor:
     """Solve A X = B, (..., n, n) and (..., n, m), by singular values; one step of refinement has the derivative."""
     u, values, vh = torch.linalg.svd(system.detach())
 
@@ -69,7 +69,7 @@ def _solve(system: Tensor, right: Tensor) -> Tensor:
 
 
 def _reconstruct(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | float) -> Tensor:
-    return rho * _project(query, pool, float(torch.as_tensor(lam).detach()))
+    return rho * project(query, pool, float(torch.as_tensor(lam).detach()))
 
 
 def _location_error(query: Tensor, pool: Tensor, lam: Tensor | float, rho: Tensor | float) -> Tensor:
@@ -86,9 +86,9 @@ EXACT: dict[str, Callable[..., Tensor]] = {
     "frn.heads.srm.reconstruct": _reconstruct,
     "frn.heads.tdm.reconstruct": _reconstruct,
     "frn.heads.vectors.regression.location_error": _location_error,
-    "torch.linalg.solve": _solve,
+    "torch.linalg.solve": solve,
     "torch.linalg.cholesky": lambda system: system,
-    "torch.cholesky_solve": lambda right, system: _solve(system, right),
+    "torch.cholesky_solve": lambda right, system: solve(system, right),
 }
 """Every function through which a head solves a system, and the same by singular values."""
 

@@ -134,7 +134,7 @@ def export_model(
             ).SerializeToString(deterministic=True)
         for name, graph in built.items():
             graphs[name] = graph.SerializeToString(deterministic=True)
-            run = _class_error(graphs[name], name, extractor.transform)
+            run = class_error_of(graphs[name], name, extractor.transform)
             difference = compare_answers(classifier, f"{name}.onnx", run, allowed).require()
             differences[f"{name.rpartition('-')[2]}_difference"] = difference
     card = model_card(graphs, model.record, precision=options.precision, cost=str(cost or ""))
@@ -175,7 +175,7 @@ def _int8(
         return quantised, measure_cost(model.head, features, quantised, sample, progress=judging)
 
 
-def _class_error(data: bytes, name: str, transform: EvaluationTransform) -> Callable[[Image.Image], Array]:
+def class_error_of(data: bytes, name: str, transform: EvaluationTransform) -> Callable[[Image.Image], Array]:
     """Return a function that runs a classifier's graph on a photo."""
     session = open_session(data, name, device="cpu")
 

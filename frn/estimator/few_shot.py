@@ -148,14 +148,19 @@ class FewShotClassifier:
         return self._now.labels
 
     @property
+    def classifier_(self) -> Classifier:
+        """The classifier of the enrolled classes: what the command line and the app use."""
+        return self._fitted.classifier
+
+    @property
     def threshold_(self) -> float:
         """Probability of belonging to one of the classes below which a photo is unknown."""
-        return self._fitted.classifier.threshold
+        return self.classifier_.threshold
 
     @property
     def expected_(self) -> str:
         """Expected error rates for unknown photos in words, or why the examples cannot show how sure answers are."""
-        return self._fitted.classifier.calibration.describe()
+        return self.classifier_.calibration.describe()
 
     def predict(self, photos: Sequence[Photo], *, transductive: bool = False) -> Labels:
         """Return the label of each photo, (n,). Unknown photos also get a label: see `is_unknown`.
@@ -272,7 +277,7 @@ class FewShotClassifier:
 
         Raises FrnError if no class is fitted, the file cannot be written, or another file has its name.
         """
-        write_atomically(expanded(path), classifier_file(self._fitted.classifier))
+        write_atomically(expanded(path), classifier_file(self.classifier_))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the constructor's arguments by name."""
@@ -336,7 +341,7 @@ class FewShotClassifier:
 
     def _answering(self, photo: Photo) -> tuple[MapClassifier, Embedded]:
         """Return the classifier that answers a photo, and the photo as it sees it."""
-        classifier = self._fitted.classifier
+        classifier = self.classifier_
         (embedded,) = embed_all(classifier.extractor, [photo], classifier)
         return classifier.answering(embedded)
 

@@ -126,7 +126,7 @@ def enrolled_accuracies(
         scorer = ClassScorer([enroll(pool, head) for pool in pools])
         drawings = [list(drawn[:, shape.shot :])]
         if transductive:
-            drawings.append(_unequal(drawn, sizes, shape, np.random.default_rng([seed, index])))
+            drawings.append(unequal_queries(drawn, sizes, shape, np.random.default_rng([seed, index])))
         for column, images in enumerate(drawings):
             labels = np.repeat(np.arange(shape.way), [len(of_class) for of_class in images])
             queries = feature_maps[np.concatenate(images)]
@@ -140,7 +140,7 @@ def enrolled_accuracies(
     return shares
 
 
-def _unequal(
+def unequal_queries(
     drawn: NDArray[np.int64], sizes: Sequence[int], shape: EpisodeShape, generator: np.random.Generator
 ) -> list[NDArray[np.int64]]:
     """Draw as many queries, with class shares from a Dirichlet distribution; fewer if there are not enough images."""

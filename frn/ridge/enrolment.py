@@ -143,7 +143,7 @@ class ClassScorer:
         numbers, in_operators = sum(enrolled.rows.size for enrolled in classes), len(classes) * d * (d + 1) // 2
         self._numbers, self._in_operators = numbers, in_operators
         self._fits = len(self._blocks) > 1 and (in_operators <= OPERATORS or in_operators <= numbers)
-        self._operators: list[Floats] | None = None
+        self.operators: list[Floats] | None = None
         self._seen = 0
 
     def location_error(self, queries: NDArray[np.floating]) -> Floats:
@@ -169,18 +169,18 @@ class ClassScorer:
         count, r, d = queries.shape
         self._seen += count
         by_rows, by_operators = self._numbers * (count * r + READ_COST), self._in_operators * (count + READ_COST)
-        if self._fits and by_operators < by_rows and (self._operators or self._seen * r >= d):
+        if self._fits and by_operators < by_rows and (self.operators or self._seen * r >= d):
             return self._by_operators(queries)
         return self.location_error(queries).mean(1)
 
     def _by_operators(self, queries: NDArray[np.floating]) -> Floats:
         half = np.triu_indices(queries.shape[-1])
-        if self._operators is None:
-            self._operators = [_packed(block, half) for block in self._blocks]
+        if self.operators is None:
+            self.operators = [_packed(block, half) for block in self._blocks]
         maps = np.ascontiguousarray(queries, dtype=np.float32)
         moments = (maps.transpose(0, 2, 1) @ (maps / maps.shape[1]))[:, *half]
         moments[:, half[0] != half[1]] *= 2  # each counts for both sides of the diagonal
-        return np.concatenate([moments @ operators.T for operators in self._operators], axis=1)
+        return np.concatenate([moments @ each.T for each in self.operators], axis=1)
 
 
 def _packed(classes: Sequence[EnrolledClass], half: tuple[NDArray[np.intp], NDArray[np.intp]]) -> Floats:

@@ -153,20 +153,20 @@ def gram(rows: Tensor) -> Tensor:
 
 
 def ridge_factor(columns: Tensor, lam: Tensor) -> Tensor:
-    """Return the lower Cholesky factor of X^T X + lam I, (way, n, m) to (way, m, m). Raises as `_checked` does."""
+    """Return the lower Cholesky factor of X^T X + lam I, (way, n, m) to (way, m, m). Raises as `checked` does."""
     factor, failed = torch.linalg.cholesky_ex(_ridge(gram(columns), lam))
-    return _checked(factor, failed != 0, lam)
+    return checked(factor, failed != 0, lam)
 
 
 def residual_operator(system: Tensor, lam: Tensor, rho: Tensor) -> Tensor:
     """Return B = I - rho (S^T S + lam I)^-1 S^T S = (1 - rho) I + rho lam (S^T S + lam I)^-1, which is symmetric.
 
     The input is S^T S of every class, (..., d, d); `query @ B` is the query minus its reconstruction. Raises as
-    `_checked`.
+    `checked`.
     """
     ridge = _ridge(system, lam)
     inverse, failed = _inverse(ridge) if transformed() else _Inverse.apply(ridge)
-    return rho * lam * _checked(inverse, failed, lam) + (1 - rho) * identity_like(system)
+    return rho * lam * checked(inverse, failed, lam) + (1 - rho) * identity_like(system)
 
 
 def _inverse(ridge: Tensor) -> tuple[Tensor, Tensor]:
@@ -195,7 +195,7 @@ def _ridge(system: Tensor, lam: Tensor) -> Tensor:
     return system + lam * identity_like(system)
 
 
-def _checked(solved: Tensor, failed: Tensor, lam: Tensor) -> Tensor:
+def checked(solved: Tensor, failed: Tensor, lam: Tensor) -> Tensor:
     """Return solutions (..., m, m); raise SingularError if some systems (...) were not positive definite.
 
     On other devices, and under a compiler or a transform, such solutions become NaN, because values cannot be

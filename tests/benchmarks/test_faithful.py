@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from faithful import _project, _solve, by_rule, differences, episode
+from faithful import by_rule, differences, episode, project, solve
 
 from frn.heads import HEADS, build_head, networks_for
 from frn.heads.vectors.classical import CLASSICAL
@@ -19,9 +19,9 @@ ALLOWED = {torch.float64: 1e-13, torch.float32: 3e-6}
 @pytest.mark.parametrize("p", [3, 8])
 def test_the_derivatives_of_the_truth_are_written_out_correctly(p: int) -> None:
     query, pool = (torch.randn(*shape, 5, dtype=torch.float64, requires_grad=True) for shape in ((4,), (2, p)))
-    assert torch.autograd.gradcheck(lambda q, s: _project(q, s, 0.3), (query, pool))
+    assert torch.autograd.gradcheck(lambda q, s: project(q, s, 0.3), (query, pool))
     system = torch.eye(5, dtype=torch.float64) * 3 + torch.randn(2, 5, 5, dtype=torch.float64)
-    assert torch.autograd.gradcheck(_solve, (system.requires_grad_(), pool.mT))
+    assert torch.autograd.gradcheck(solve, (system.requires_grad_(), pool.mT))
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])

@@ -123,7 +123,7 @@ def test_two_programs_that_sort_photos_with_the_same_name_lose_none(
 ) -> None:
     root, count = request.getfixturevalue("other_disk") if disks == 2 else tmp_path, PHOTOS // 8
     if not has_system_call:
-        monkeypatch.setattr(placing, "_rename_no_replace", _unsupported)
+        monkeypatch.setattr(placing, "rename_no_replace", _unsupported)
     rename = placing.rename_new
 
     def late(source: Path, target: Path) -> None:

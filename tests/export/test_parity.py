@@ -9,7 +9,7 @@ import pytest
 import torch
 from frn_export import export
 from frn_export.difference import Difference, compare_answers
-from frn_export.export import ExportOptions, _class_error
+from frn_export.export import ExportOptions, class_error_of
 from frn_export.graphs.backbone import features_graph
 from frn_export.graphs.classifier import classifier_graph
 from frn_export.graphs.head import head_graph
@@ -51,7 +51,7 @@ def classifier(moths: Path) -> Classifier:
 
 
 def compare_classifier(classifier: Classifier, graph: bytes) -> Difference:
-    run = _class_error(graph, "classifier", classifier.extractor.transform)
+    run = class_error_of(graph, "classifier", classifier.extractor.transform)
     return compare_answers(classifier, "classifier.onnx", run)
 
 

@@ -99,8 +99,8 @@ class Driver:
         await self.until(
             lambda: (
                 not any(worker.is_running for worker in self.app.workspace.workers)
-                and not any(gallery._asking for gallery in self.app.screen.query(Gallery))
-                and not any(preview._wanting for preview in self.app.screen.query(Preview))
+                and not any(gallery.asking for gallery in self.app.screen.query(Gallery))
+                and not any(preview.wanting for preview in self.app.screen.query(Preview))
                 and not self.app._wanted
             )
         )
@@ -131,7 +131,7 @@ class Driver:
     @property
     def said(self) -> str:
         """Return the message in the job line."""
-        return self.app.context.jobs._message
+        return self.app.context.jobs.shown_message
 
     @property
     def notes(self) -> list[str]:

@@ -92,7 +92,7 @@ def _run_rows(rows: "list[Row]", locations: "Locations", *, dry_run: bool) -> tu
             for command in remaining_commands(row, locations):
                 if not dry_run:
                     note(f"[{number}/{len(rows)}] {command}")
-                    _run(command)
+                    run_command(command)
                 elif command not in printed:
                     stdout().print(str(command), soft_wrap=True)
                     printed.add(command)
@@ -107,7 +107,7 @@ class CommandError(FrnError):
     """Failure of a command that has already printed its error."""
 
 
-def _run(command: "Command") -> None:
+def run_command(command: "Command") -> None:
     """Run a command as a child process, with its progress on stderr. Raises CommandError if the command fails."""
     # Ctrl-C also reaches the child, which saves and stops; wait for it.
     before = signal.signal(signal.SIGINT, lambda *_: None)

@@ -45,8 +45,8 @@ def group(maps: Floats, looks: Sequence[bytes], prior: Prior, count: int | None 
     if count is not None and not 1 <= count <= len(copies):
         raise FrnError(f"{len(copies)} different photos cannot form {count} groups")
     chosen = maps[[first for first, *_ in copies]]
-    merges = _ward(chosen.mean(1))
-    labels = _cut(merges, count or _likeliest_count(chosen, merges, prior))
+    merges = ward(chosen.mean(1))
+    labels = cut(merges, count or _likeliest_count(chosen, merges, prior))
     way, d = int(labels.max()) + 1, maps.shape[2]
     weights, head = np.eye(way)[labels], prior.head(len(chosen) / way)
     errors = np.zeros(weights.shape)
@@ -61,7 +61,7 @@ def group(maps: Floats, looks: Sequence[bytes], prior: Prior, count: int | None 
     return sorted(groups, key=lambda of_group: -sum(map(len, of_group)))
 
 
-def _ward(points: Array | Floats) -> list[tuple[int, int]]:
+def ward(points: Array | Floats) -> list[tuple[int, int]]:
     """Return pairs of clusters to merge, nearest first, each given by one of its points (n, d)."""
     points = points / np.linalg.norm(points, axis=1, keepdims=True).clip(1e-12)
     # Half the squared distance is the cost of merging two points; Ward's formula preserves the 1 that is left out.
@@ -89,7 +89,7 @@ def _ward(points: Array | Floats) -> list[tuple[int, int]]:
     return [(a, b) for _, a, b in sorted(merges, key=lambda merge: merge[0])]
 
 
-def _cut(merges: list[tuple[int, int]], count: int) -> Order:
+def cut(merges: list[tuple[int, int]], count: int) -> Order:
     """Return the cluster of each point (n,), numbered from 0, when `count` clusters are left."""
     root = np.arange(len(merges) + 1)
     for a, b in merges[: len(root) - count]:
@@ -109,7 +109,7 @@ def _likeliest_count(maps: Floats, merges: list[tuple[int, int]], prior: Prior) 
         return left_out[key]
 
     def clusters(count: int) -> Iterator[Order]:
-        labels = _cut(merges, count)
+        labels = cut(merges, count)
         return (np.flatnonzero(labels == column) for column in range(count))
 
     most = min(MOST_GROUPS, math.ceil(len(maps) / LEAST_SIZE))

@@ -79,7 +79,7 @@ def test_weights_file_is_exported_and_classifies(tmp_path: Path, moths: Path, mo
     fitted = FewShotClassifier(out / "features.onnx").fit(
         {folder.name: sorted(folder.iterdir()) for folder in sorted(classes.iterdir())}
     )
-    assert fitted._fitted.classifier.head != HeadParameters()
+    assert fitted.classifier_.head != HeadParameters()
     assert told["label"] == fitted.predict([photo])[0] == "moth 40"
     import onnxruntime
     from PIL import Image

@@ -80,7 +80,7 @@ def test_answers_come_in_batches_and_bad_photos_are_skipped(cheap: FewShotClassi
             yield tmp_path / "x.jpg" if asked == 2 else like(asked % 2)
 
     answers = list(itertools.islice(cheap.answers(endless()), 5))
-    assert asked <= 5 + cheap._fitted.classifier.extractor.batch
+    assert asked <= 5 + cheap.classifier_.extractor.batch
     assert [answer.label for answer in answers] == ["b", None, "b", "a", "b"]
     assert isinstance(answers[1].error, FrnError)
     assert answers[1].photo == tmp_path / "x.jpg"

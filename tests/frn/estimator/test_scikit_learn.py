@@ -169,7 +169,7 @@ def test_a_copy_trusts_its_model_no_more_than_the_original(small: FewShotClassif
     for original in (clone(small), clone(small).set_params(model=path)):
         fitted = original.fit(*photos())
         copied = pickle.loads(pickle.dumps(fitted))
-        kinds = [type(each._fitted.classifier.extractor.session) for each in (fitted, copied)]
+        kinds = [type(each.classifier_.extractor.session) for each in (fitted, copied)]
         assert kinds == [OwnModel if original.model == "conv4" else ForeignModel] * 2
 
 
@@ -235,12 +235,12 @@ def test_photos_marked_as_none_of_the_classes_stay_marked(small: FewShotClassifi
     save_project(path, replace(project, state=replace(project.state, others=others)), replace=True)
     loaded = FewShotClassifier.load(path, device="cpu")
     copied = pickle.loads(pickle.dumps(loaded))
-    known = [each._fitted.classifier.calibration.others.tolist() for each in (loaded, copied)]
+    known = [each.classifier_.calibration.others.tolist() for each in (loaded, copied)]
     assert len(known[0]) == 3
     assert known[0] == known[1]
     copied.partial_fit({first: files[first][3:4]}).save(path, replace=True)
     assert [other.key for other in load_project(path).state.others] == [other.key for other in others]
-    assert len(copied._fitted.classifier.calibration.others) == 3
+    assert len(copied.classifier_.calibration.others) == 3
     copied.partial_fit({last: files[last][:1]}).save(path, replace=True)
     assert [other.key for other in load_project(path).state.others] == [other.key for other in others[1:]]
 

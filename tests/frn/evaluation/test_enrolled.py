@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from frn.episodes import EpisodeShape, evaluation_episode
-from frn.evaluation.episodes import _unequal, enrolled_accuracies
+from frn.evaluation.episodes import enrolled_accuracies, unequal_queries
 from frn.ridge.parameters import HeadParameters
 from frn.ridge.tuning import Prior
 
@@ -44,7 +44,7 @@ SIZES = (30, 12, 25, 40)
 def test_unequal_queries_are_the_recorded_ones(index: int, counts: list[int]) -> None:
     shape = EpisodeShape(way=3, shot=2, queries=8)
     drawn = evaluation_episode(SIZES, shape, seed=0, index=index)
-    found = _unequal(drawn, SIZES, shape, np.random.default_rng([0, index]))
+    found = unequal_queries(drawn, SIZES, shape, np.random.default_rng([0, index]))
     assert [len(own) for own in found] == counts
     ends = np.cumsum(SIZES)
     for supports, own in zip(drawn[:, :2], found, strict=True):
@@ -57,7 +57,7 @@ def test_a_small_class_gives_all_its_other_images() -> None:
     shape = EpisodeShape(way=2, shot=2, queries=8)
     for index in range(20):
         drawn = evaluation_episode((10, 10), shape, seed=0, index=index)
-        first, second = _unequal(drawn, (10, 10), shape, np.random.default_rng(index))
+        first, second = unequal_queries(drawn, (10, 10), shape, np.random.default_rng(index))
         assert len(first) + len(second) <= 16
         assert max(len(first), len(second)) == 8
         if len(first) == 8:

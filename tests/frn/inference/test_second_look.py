@@ -33,7 +33,7 @@ def fitted(tta: Tta) -> FewShotClassifier:
 
 
 def set_sure(model: FewShotClassifier, sure: float) -> Classifier:
-    classifier = model._fitted.classifier
+    classifier = model.classifier_
     assert classifier.second is not None
     classifier.second.sure, classifier.extractor.ahead = sure, sure > 1
     return classifier
@@ -43,7 +43,7 @@ def second_answers(plain: FewShotClassifier, views: FewShotClassifier, gamma: fl
     """Return the probabilities from the view of each query in which the best class leads most, by the plain errors."""
     answers = []
     for path in QUERIES:
-        errors, classifier = plain.error_map(path), views._fitted.classifier
+        errors, classifier = plain.error_map(path), views.classifier_
         h, w = (round(2 * side / 3) for side in errors.shape[1:])
         means = [errors[:, y, x].mean((1, 2)) for y in (np.s_[:h], np.s_[-h:]) for x in (np.s_[:w], np.s_[-w:])]
         ((_, seen),) = classifier.read([path])
@@ -77,8 +77,8 @@ def test_answers_below_the_limit_are_those_of_the_best_view_at_every_door(tmp_pa
     auto.save(tmp_path / "moths.frn.json")
     assert json.loads((tmp_path / "moths.frn.json").read_text())["model"]["tta"] == "auto"
     again, _ = load_classifier(tmp_path / "moths.frn.json", device="cpu")
-    for other in (pickle.loads(pickle.dumps(auto))._fitted.classifier, again):
-        loaded, fresh = other.second, fitted("auto")._fitted.classifier.second
+    for other in (pickle.loads(pickle.dumps(auto)).classifier_, again):
+        loaded, fresh = other.second, fitted("auto").classifier_.second
         assert loaded and fresh  # noqa: PT018
         assert loaded.sure == pytest.approx(fresh.sure)
         loaded.sure = 2.0
@@ -190,7 +190,7 @@ def test_large_classes_are_also_seen_as_if_they_were_small() -> None:
     classes = {
         home.name: sorted(home.iterdir())[:k] for home, k in zip(sorted(MOTHS.iterdir()), (2, 5, 5), strict=False)
     }
-    classifier = FewShotClassifier("conv4", tta="auto", device="cpu").fit(classes)._fitted.classifier
+    classifier = FewShotClassifier("conv4", tta="auto", device="cpu").fit(classes).classifier_
     assert classifier.second is not None
     left_out = classifier.second.views[0].left_out
     assert left_out is not None

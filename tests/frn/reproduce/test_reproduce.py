@@ -83,7 +83,7 @@ def test_interrupted_run_is_resumed_and_evaluated_once(
     moths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(TABLES, "tiny", TABLE)
-    monkeypatch.setattr("frn.cli.train.reproduce._run", run_here)
+    monkeypatch.setattr("frn.cli.train.reproduce.run_command", run_here)
     runs = tmp_path / "runs"
     half_a_run(moths, runs / "tiny", TINY.options)
     words = ("reproduce", "tiny", "--data", moths, "--runs", runs, "--out", tmp_path / "out", "--threads", 1)
@@ -123,7 +123,7 @@ def test_rows_measured_in_the_same_runs_folder_stay_in_the_table(
     moths: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(TABLES, "tiny", TWO_SEEDS)
-    monkeypatch.setattr("frn.cli.train.reproduce._run", run_here)
+    monkeypatch.setattr("frn.cli.train.reproduce.run_command", run_here)
     words = ("reproduce", "tiny", "--data", moths, "--out", tmp_path / "out", "--threads", 1, "--json")
     first = json.loads(frn(*words, "--row", "tiny").stdout)
     assert "--seed 1" in frn(*words[:-1], "--dry-run").stdout

@@ -167,9 +167,9 @@ def test_a_class_gets_the_same_score_among_many_classes_as_among_few(
     monkeypatch.setattr("frn.ridge.enrolment.READ_COST", 1)
     scorer = ClassScorer(classes)
     np.testing.assert_allclose(scorer.class_error(query[:1]), expected[:1], rtol=0, atol=2e-6 * mean_square(query))
-    assert scorer._operators is None, "one query does not pay for them"
+    assert scorer.operators is None, "one query does not pay for them"
     np.testing.assert_allclose(scorer.class_error(query), expected, rtol=0, atol=2e-6 * mean_square(query))
-    assert (scorer._operators is None) == (shot == 1)
+    assert (scorer.operators is None) == (shot == 1)
     locations = np.concatenate([ClassScorer([enrolled]).location_error(query) for enrolled in classes], axis=-1)
     np.testing.assert_allclose(scorer.location_error(query), locations, rtol=0, atol=2e-5 * mean_square(query))
 

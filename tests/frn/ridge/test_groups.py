@@ -13,7 +13,7 @@ from frn.images.near_copies import BYTES
 from frn.ridge.enrolment import Array
 from frn.ridge.parameters import HeadParameters
 from frn.ridge.tuning import Prior
-from frn.ridge.unlabelled.groups import _cut, _ward, group
+from frn.ridge.unlabelled.groups import cut, group, ward
 
 PRIOR = Prior.trained(HeadParameters(4.0, 0.1, 20.0))
 
@@ -54,11 +54,11 @@ def test_ward_clusters_equal_those_of_scikit_learn() -> None:
     generator = np.random.default_rng(0)
     points = generator.standard_normal((60, 5))
     points /= np.linalg.norm(points, axis=1, keepdims=True)
-    merges = _ward(points * generator.uniform(0.1, 10, (60, 1)))  # their lengths do not matter
-    assert _ward(np.array([[1.0, 0.0], [0.0, 0.0], [1.0, 0.1]])) == [(0, 2), (0, 1)]
+    merges = ward(points * generator.uniform(0.1, 10, (60, 1)))  # their lengths do not matter
+    assert ward(np.array([[1.0, 0.0], [0.0, 0.0], [1.0, 0.1]])) == [(0, 2), (0, 1)]
     for count in (2, 7, 25):
         expected = AgglomerativeClustering(count).fit_predict(points)
-        assert adjusted_rand_score(expected, _cut(merges, count)) == 1
+        assert adjusted_rand_score(expected, cut(merges, count)) == 1
 
 
 def test_the_most_central_photo_comes_first() -> None:

@@ -111,7 +111,7 @@ REPLACERS: dict[str, Callable[[Path], object]] = {
     "write_set": lambda path: write_set(path.parent, {path.name: b"new"}, replace=True),
     "ResultsFile": lambda path: ResultsFile(path, "run", replace=True).__exit__(None, None, None),
     "metrics of a run": lambda path: RunFolder(path.parent).append_metrics(loss=1),
-    "a journal of moves": lambda path: MoveJournal(str(path))._write({"moved": "x"}),
+    "a journal of moves": lambda path: MoveJournal(str(path)).write({"moved": "x"}),
     "a project": lambda path: fitted().save(path, replace=True),
 }
 

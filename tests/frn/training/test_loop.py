@@ -189,7 +189,7 @@ def test_a_diverging_run_gives_a_one_line_error(tmp_path: Path, monkeypatch: pyt
     told = r"training diverged in epoch \d, step \d+: .*\. Start again with a lower --lr"
     with pytest.raises(FrnError, match=told) as first:
         quick(tmp_path / "run", preset)
-    monkeypatch.setattr("frn.ridge.reconstruction._checked", lambda solved, failed, lam: solved * torch.nan)
+    monkeypatch.setattr("frn.ridge.reconstruction.checked", lambda solved, failed, lam: solved * torch.nan)
     with pytest.raises(FrnError, match="the loss is nan"):
         quick(tmp_path / "other", preset)
     assert "\n" not in str(first.value)

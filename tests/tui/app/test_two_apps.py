@@ -33,7 +33,7 @@ def other() -> Iterator[subprocess.Popen[bytes]]:
 def engine_of(process: int) -> EngineClient:
     """The engine of the app with this process ID."""
     client = EngineClient()
-    client._command[client._command.index("--app") + 1] = str(process)
+    client.command[client.command.index("--app") + 1] = str(process)
     return client
 
 

@@ -113,7 +113,7 @@ def test_engine_start_failure_is_reported() -> None:
             with pytest.raises(EngineError, match="is closed"):
                 await client.start()
         missing = EngineClient()
-        missing._command = ["/away"]
+        missing.command = ["/away"]
         with pytest.raises(EngineError, match=r"cannot be started \(No such file"):
             await missing.start()
 

@@ -55,7 +55,7 @@ def by_library(path: Path) -> Contents:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", FrnWarning)
         classifier = FewShotClassifier("conv4").fit(path)
-    state = classifier._fitted.classifier.state
+    state = classifier.classifier_.state
     classes = [(entry.name, [str(photo.path) for photo in entry.supports]) for entry in state.classes]
     reasons = [str(each.message) for each in caught if issubclass(each.category, FrnWarning)]
     return classes, [str(photo.path) for photo in state.others], reasons

@@ -208,7 +208,7 @@ def test_file_created_by_a_second_program_is_not_overwritten(
 ) -> None:
     """Two memory cards each contain an IMG_1.jpg, and two programs sort them into the same class."""
     if not has_system_call:
-        monkeypatch.setattr(placing, "_rename_no_replace", _unsupported)
+        monkeypatch.setattr(placing, "rename_no_replace", _unsupported)
     photos = [tmp_path / card / "IMG_1.jpg" for card in ("a", "b")]
     for photo in photos:
         photo.parent.mkdir()
@@ -341,7 +341,7 @@ def test_a_move_killed_at_any_step_is_finished_and_loses_nothing(
     tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, kind: str, back: bool
 ) -> None:
     if kind == "no call":
-        monkeypatch.setattr(placing, "_rename_no_replace", _unsupported)
+        monkeypatch.setattr(placing, "rename_no_replace", _unsupported)
     root = request.getfixturevalue("other_disk") if kind == "disk" else tmp_path
     for step in itertools.count():
         monkeypatch.setenv("FRN_STATE", str(tmp_path / f"state {step}"))
@@ -424,7 +424,7 @@ def test_the_newest_two_hundred_journals_are_kept(state_folder: Path) -> None:
     for number in range(250):
         (folder / f"2020-01-01 00.00.00 {number:08x}.jsonl").touch()
     (folder / "notes.jsonl").touch()
-    MoveJournal()._write({"move": "a"})
+    MoveJournal().write({"move": "a"})
     kept = sorted(path.name for path in folder.glob("*.jsonl") if path.name != "notes.jsonl")
     assert len(kept) == 200
     assert kept[0] == f"2020-01-01 00.00.00 {51:08x}.jsonl"
@@ -434,7 +434,7 @@ def test_the_newest_two_hundred_journals_are_kept(state_folder: Path) -> None:
 def test_a_photo_at_neither_path_after_a_kill_is_reported(tmp_path: Path) -> None:
     source, target = tmp_path / "a.jpg", tmp_path / "jay" / "a.jpg"
     journal = MoveJournal()
-    journal._write({"move": str(source), "to": str(target), "bytes": 9})
+    journal.write({"move": str(source), "to": str(target), "bytes": 9})
     places, gone = MoveJournal(str(journal.path)).settle()
     assert (places, [path for path, _ in gone]) == ({}, [str(source)])
     assert f"is missing, and so is {target}" in gone[0][1]
@@ -516,7 +516,7 @@ def test_moves_left_by_a_killed_app_can_be_finished_or_taken_back(bare: Engine, 
     assert (planned["moves"], planned["folders"], planned["stay"], planned["taken"]) == (4, 1, 0, 0)
     bare.sort(photos=[[*one] for one in listed[:3]], move=True, journal=planned["journal"], **arguments)
     assert bare.done("left", interrupted=True) is None  # this app is still running
-    owner = moves._owned.pop(Path(planned["journal"]))
+    owner = moves.owned.pop(Path(planned["journal"]))
     assert bare.done("left", interrupted=True) is None  # another program holds the lock
     owner.release()  # as by a kill
     left = bare.done("left", interrupted=True)

@@ -51,7 +51,7 @@ async def test_samples_open_as_piles_until_a_class_is_wanted(driver: "Driver", l
     answers = {answer["path"]: answer for answer in workspace.controller.query.answers}
     piles = workspace.photos_pane.piles
     assert piles.paths
-    for item in piles._items:
+    for item in piles.items:
         assert (item.name == "?") == bool(answers[item.path].get("unknown"))
     assert piles.display
     assert not workspace.photos_pane.gallery.display

@@ -25,7 +25,7 @@ async def opened(driver: "Driver") -> WhyScreen:
 
 def framed(screen: WhyScreen) -> list[str]:
     """Return the shares in the frames of the examples."""
-    return [mark.text for preview in screen.examples for mark in preview._marks]
+    return [mark.text for preview in screen.examples for mark in preview.marks]
 
 
 async def test_cursor_starts_at_the_first_part_and_shows_where_it_comes_from(driver: "Driver", lines: Lines) -> None:

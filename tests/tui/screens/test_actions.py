@@ -234,7 +234,7 @@ async def test_misfits_are_listed_likeliest_first_and_can_be_moved(driver: "Driv
     workspace = driver.app.workspace
     assert not workspace.query_pane.region  # its space is used for the photos
     assert not workspace.classes_pane.region
-    assert {str(item.name) for item in pane.gallery._items} == {"wren → owl 0.90", "jay → owl 0.90"}
+    assert {str(item.name) for item in pane.gallery.items} == {"wren → owl 0.90", "jay → owl 0.90"}
     assert workspace.context.jobs.hint.startswith("y: to owl 0.90   Y: all 2 from 0.90 up   1-9: move wren-2.jpg to")
     await driver.keys("y")
     assert driver.counts == {"jay": 6, "owl": 5, "wren": 4}

@@ -25,7 +25,7 @@ def in_front(app: App[None]) -> tuple[str, object]:
     if isinstance(screen, Review):
         item = screen.gallery.cursor_item
         return "review", item and item.path
-    name = workspace._in_focus
+    name = workspace.in_focus
     assert workspace.panes[name].display
     assert workspace.panes[name].region.area, name
     item, answer = workspace.photos_pane.gallery.cursor_item, workspace.controller.query.answer

@@ -30,7 +30,7 @@ def wanted(told: list[Message]) -> list[RenderPreview]:
 def shown(preview: Preview, picture: Picture | None) -> None:
     """Show an image as if the engine had just rendered it."""
     preview.show("/x" if picture else "")
-    preview._wanted = request = preview.request
+    preview.wanted = request = preview.request
     if request is not None:
         preview.provide(request, picture)
 

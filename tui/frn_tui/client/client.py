@@ -60,7 +60,7 @@ class EngineClient:
         self.state: str = "not started"  # the engine's state; later "starting", "ready", "dead" or "closed"
         self.log = log
         names = "--app", str(os.getpid()), "--started", str(time.time_ns())
-        self._command = [sys.executable, "-P", *program, "--log", str(log or os.devnull), *names]
+        self.command = [sys.executable, "-P", *program, "--log", str(log or os.devnull), *names]
         self._cancel_timeout = cancel_timeout
         self._process: Process | None = None
         self._settled = asyncio.Event()
@@ -117,7 +117,7 @@ class EngineClient:
         try:
             # Size limit of a message in bytes
             process = await asyncio.create_subprocess_exec(
-                *self._command,
+                *self.command,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,

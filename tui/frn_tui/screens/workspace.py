@@ -148,7 +148,7 @@ class Workspace(KeyedScreen[None]):
 
     def ask(self, paths: Sequence[str]) -> None:
         self.remove_class("-everywhere")
-        if not (self.app.screen is self and self._in_focus == "photos" and self.has_class("-wide")):
+        if not (self.app.screen is self and self.in_focus == "photos" and self.has_class("-wide")):
             self.focus_pane("query")  # otherwise keep browsing photos
         self.context.start(self.query_pane.ask_now, paths)
 
@@ -162,7 +162,7 @@ class Workspace(KeyedScreen[None]):
 
     def on_descendant_focus(self) -> None:
         """Show the pane with the focus, however it got it: at every size, it is the visible one."""
-        self.focused_pane = shown = self._in_focus
+        self.focused_pane = shown = self.in_focus
         for name in PANES:
             self.set_class(name == shown, f"-show-{name}")
         if shown != "classes":  # they are beside the last one of the others
@@ -175,7 +175,7 @@ class Workspace(KeyedScreen[None]):
         self.show_keys()
 
     def action_pane(self, step: int) -> None:
-        self.focus_pane(PANES[(PANES.index(self._in_focus) + step) % len(PANES)])
+        self.focus_pane(PANES[(PANES.index(self.in_focus) + step) % len(PANES)])
 
     def focus_pane(self, name: str) -> None:
         """Move the focus at once, because the next key acts on the pane."""
@@ -189,7 +189,7 @@ class Workspace(KeyedScreen[None]):
     def handlers(self) -> list[object]:
         """Return the objects with actions: the focused pane, then the others, the query before the photos."""
         others = (self.query_pane, self.photos_pane, self.classes_pane)
-        focused = self.panes[self._in_focus]
+        focused = self.panes[self.in_focus]
         panes = [focused, *(pane for pane in others if pane is not focused)]
         return [self, *panes, *self.services, self.photos_pane.gallery]
 
@@ -197,7 +197,7 @@ class Workspace(KeyedScreen[None]):
         self.context.say(f"{TABLE[name].meaning}: only in the review   {shown_key('review')}: go there")
 
     @property
-    def _in_focus(self) -> str:
+    def in_focus(self) -> str:
         """Return the pane with the focus, or the last one while the window is too small for any."""
         return next((name for name, pane in self.panes.items() if pane.has_focus_within), self.focused_pane)
 
@@ -213,19 +213,19 @@ class Workspace(KeyedScreen[None]):
             "next-answer": len(query.answers) > 1,
             "map": answer is not None and answer.get("maps"),
             "why": is_answered,
-            "right": self.photos_pane.suggests if self._in_focus == "photos" else is_answered,
-            "none-of-these": photos if self._in_focus == "photos" else is_answered,
+            "right": self.photos_pane.suggests if self.in_focus == "photos" else is_answered,
+            "none-of-these": photos if self.in_focus == "photos" else is_answered,
             **dict.fromkeys(("rename", "sort", "find", "ask"), session.state.classes),
             **dict.fromkeys(("next-outlier", "misfits"), self.photos_pane.misfits),
-            "remove": removable[self._in_focus],
-            "move": photos if self._in_focus == "photos" else answer,
+            "remove": removable[self.in_focus],
+            "move": photos if self.in_focus == "photos" else answer,
         }
         return bool(needed.get(name, True))
 
     def show_keys(self) -> None:
-        self.query_one("#keys", Static).update(self.footer(FOOTERS[self._in_focus]))
-        what = (self.photos_pane if self._in_focus == "photos" else self.query_pane).digits()
-        suggestion = self.photos_pane.suggestion() if self._in_focus == "photos" else ""
+        self.query_one("#keys", Static).update(self.footer(FOOTERS[self.in_focus]))
+        what = (self.photos_pane if self.in_focus == "photos" else self.query_pane).digits()
+        suggestion = self.photos_pane.suggestion() if self.in_focus == "photos" else ""
         room = self.size.width - cell_len(suggestion + what) - 6
         keys = class_keys(self.controller.names.values(), room)
         fits = what and keys and (room > 12 or not suggestion)
@@ -233,7 +233,7 @@ class Workspace(KeyedScreen[None]):
 
     def action_zoom(self, step: int) -> None:
         gallery, preview = self.photos_pane.gallery, self.query_pane.picture.preview
-        if self._in_focus == "photos" and gallery.cursor_item is not None and not self.has_class("-zoomed"):
+        if self.in_focus == "photos" and gallery.cursor_item is not None and not self.has_class("-zoomed"):
             if step > 0:
                 self._enlarge()
         elif not self.has_class("-zoomed"):
@@ -261,7 +261,7 @@ class Workspace(KeyedScreen[None]):
 
     def action_crop(self) -> None:
         """Draw a box on the example under the cursor; crop the queried photo to its visible part, or undo that."""
-        if self._in_focus == "photos" and self.photos_pane.gallery.cursor_item is not None:
+        if self.in_focus == "photos" and self.photos_pane.gallery.cursor_item is not None:
             self._enlarge(draws=True)
             return
         answer, preview = self.controller.query.answer, self.query_pane.picture.preview

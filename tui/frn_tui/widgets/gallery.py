@@ -178,7 +178,7 @@ class Gallery(ScrollView, can_focus=True):
         # Maximum number of images in memory
         self._pictures: LRUCache[str, tuple[RenderPreview, Picture]] = LRUCache(512)
         self._asked: list[RenderPreview] = []  # requests without a picture yet; those that failed are not repeated
-        self._asking = False
+        self.asking = False
 
     @property
     def cursor_item(self) -> GalleryItem | None:
@@ -304,13 +304,13 @@ class Gallery(ScrollView, can_focus=True):
             self.action_open()
 
     def _want(self) -> None:
-        if not self._asking:
-            self._asking = True
+        if not self.asking:
+            self.asking = True
             self.call_after_refresh(self._ask)
 
     def _ask(self) -> None:
         """Request missing images once for several changes in a row, and never twice."""
-        self._asking = False
+        self.asking = False
         if not self._is_grid or not self.size:
             return
         visible = self._grid.within(self.scroll_offset.y, self.size.height)

@@ -19,7 +19,7 @@ class JobLine(Static):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(markup=False, id=id)
         self._job: tuple[str, int, int, float | None] | None = None
-        self._message = ""
+        self.shown_message = ""
         self._timer: Timer | None = None
 
     def show(self, what: str, done: int, total: int, seconds_left: float | None = None) -> None:
@@ -28,7 +28,7 @@ class JobLine(Static):
         self.refresh()
 
     def say(self, text: str) -> None:
-        self._message = text
+        self.shown_message = text
         if self._timer is not None:
             self._timer.stop()
         self._timer = self.set_timer(PASSING, self._forget)
@@ -39,14 +39,14 @@ class JobLine(Static):
         self.refresh()
 
     def _forget(self) -> None:
-        self._message = ""
+        self.shown_message = ""
         self.refresh()
 
     def render(self) -> Content:
         width = self.size.width
         progress = _progress(width, *self._job) if self._job else ""
         room = width - cell_len(progress) - (2 if progress else 0)
-        message = display_name(self._message, room) if room >= min(20, cell_len(self._message)) else ""
+        message = display_name(self.shown_message, room) if room >= min(20, cell_len(self.shown_message)) else ""
         if not progress:
             return Content(message or display_name(self.hint, width))
         return Content(progress + message.rjust(width - cell_len(progress) - cell_len(message) + len(message)))

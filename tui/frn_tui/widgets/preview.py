@@ -90,9 +90,9 @@ class Preview(Widget, can_focus=True):
         self._path, self._framed, self._subject, self._views = "", False, list[int](), False
         self._look: Look = "photo"
         self._heat: Heat | None = None
-        self._wanted: RenderPreview | None = None
-        self._wanting = False
-        self._marks: list[Mark] = []
+        self.wanted: RenderPreview | None = None
+        self.wanting = False
+        self.marks: list[Mark] = []
         self._drawn: tuple[Offset, Offset] | None = None
         """Cells where the mouse button was pressed and where the mouse is now, relative to the picture."""
 
@@ -144,14 +144,14 @@ class Preview(Widget, can_focus=True):
 
     def provide(self, request: RenderPreview, picture: Picture | None) -> None:
         """Show a requested image, or nothing if it could not be rendered."""
-        if request != self._wanted:
+        if request != self.wanted:
             return
         graphics_of(self.app).send(picture)
         self.picture, self._pictured = picture, request.path
         if picture is not None and self.zoom > 1:  # the engine limits the view to the photo
             left, top, right, bottom = picture.view
             self.centre = (left + right) / 2, (top + bottom) / 2
-            self._wanted = self.request
+            self.wanted = self.request
         self.on_picture(request)
         self.refresh()
 
@@ -240,8 +240,8 @@ class Preview(Widget, can_focus=True):
 
     def mark(self, marks: Sequence[Mark]) -> None:
         """Frame parts of the photo; later ones cover earlier ones."""
-        if list(marks) != self._marks:
-            self._marks = list(marks)
+        if list(marks) != self.marks:
+            self.marks = list(marks)
             self.refresh()
 
     def _corners_of(self, picture: Picture, mark: Mark) -> Corners:
@@ -280,7 +280,7 @@ class Preview(Widget, can_focus=True):
         if self.picture is not None and self.mode != "none":
             strip = Strip(picture_line(self.picture, y, self.size, base), width)
             place = margins(self.picture, self.size)
-            for mark in self._marks:
+            for mark in self.marks:
                 style = self.get_visual_style(f"preview--{mark.kind}").rich_style
                 corners = self._corners_of(self.picture, mark)
                 strip = self._with_frame(strip, y - place.y, place, corners, style, mark)
@@ -296,15 +296,15 @@ class Preview(Widget, can_focus=True):
 
     def _want(self) -> None:
         """Request an image once for several changes in a row."""
-        if not self._wanting:
-            self._wanting = True
+        if not self.wanting:
+            self.wanting = True
             self.call_after_refresh(self._ask)
 
     def _ask(self) -> None:
-        self._wanting = False
+        self.wanting = False
         request = self.request
-        if request != self._wanted:
-            self._wanted = request
+        if request != self.wanted:
+            self.wanted = request
             self.app.post_message(PicturesWanted(self, [] if request is None else [request], self.provide))
 
 

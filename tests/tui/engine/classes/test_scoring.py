@@ -42,13 +42,14 @@ def test_scores_are_sorted_by_error_and_sum_to_one(engine: Engine, members: dict
 
 
 @pytest.mark.parametrize("d", [5, 50])  # more and fewer locations than channels
-def test_nearest_example_has_the_largest_share_and_is_not_the_photo_itself(d: int) -> None:
+def test_nearest_example_has_the_largest_share_and_is_not_the_photo_itself(
+    d: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     draws = np.random.default_rng(0)
     maps = {key: draws.random((4, d), np.float32) for key in "abcx"}
-    models: Any = SimpleNamespace(known=maps.__getitem__, extractor=SimpleNamespace(sha256="m", tta="none"))
-    classes = EnrolledClasses(models)
-    current: Any = SimpleNamespace(other=None, head=HeadParameters(), extractor=models.extractor)
-    classes._current = current
+    models: Any = SimpleNamespace(known=maps.__getitem__)
+    classes, current = EnrolledClasses(models), SimpleNamespace(other=None, head=HeadParameters())
+    monkeypatch.setattr(EnrolledClasses, "current", current)
     for query in ("x", "a", "x"):
         photos = [key for key in "abc" if key != query]
         pool = np.stack([maps[key] for key in photos])
@@ -62,10 +63,9 @@ def test_only_the_frn_head_explains_an_example_by_the_others_of_a_class_that_is_
 ) -> None:
     monkeypatch.setattr("frn_tui.engine.classes.enrolled_classes.MAX_LEFT_OUT", 2)
     maps = {key: np.eye(4, 5, dtype=np.float32) for key in "abcdx"}
-    models: Any = SimpleNamespace(known=maps.__getitem__, extractor=SimpleNamespace(sha256="m", tta="none"))
-    classes = EnrolledClasses(models)
-    current: Any = SimpleNamespace(other=None, head=HeadParameters(), extractor=models.extractor)
-    classes._current = current
+    models: Any = SimpleNamespace(known=maps.__getitem__)
+    classes, current = EnrolledClasses(models), SimpleNamespace(other=None, head=HeadParameters())
+    monkeypatch.setattr(EnrolledClasses, "current", current)
     cases = [("abc", "a", True), ("abcd", "a", False), ("abcd", "x", True)]
     for keys, query, is_explained in cases:
         assert bool(classes.nearest(entry(7, *keys), query, maps[query])) == is_explained

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from frn_tui.engine.files import moves
-from frn_tui.engine.files.moves import MoveJournal, _settled, settle_all
+from frn_tui.engine.files.moves import MoveJournal, settle_all, settled
 
 from frn.errors import FrnError
 from frn.system.files import LOCK, beside, open_to_append
@@ -35,11 +35,11 @@ def test_line_that_is_written_only_in_part_stops_the_move(monkeypatch: pytest.Mo
     journal = MoveJournal()
     monkeypatch.setattr(moves, "open_to_append", lambda *words: Full(open_to_append(*words)))
     with pytest.raises(FrnError) as refused:
-        journal._write({"move": "a"})
+        journal.write({"move": "a"})
     assert str(refused.value) == f"{journal.path}: cannot be written (No space left on device); no photo was moved"
     monkeypatch.undo()
     assert journal.path.read_bytes() == b'{"move"'
-    journal._write({"move": "b"})
+    journal.write({"move": "b"})
     assert journal.path.read_bytes().startswith(b'{"move"\n{"move": "b"')
 
 
@@ -62,7 +62,7 @@ def test_outcome_of_an_interrupted_move(
     for name, content in (("source", source), ("target", target)):
         if content is not None:
             (tmp_path / name).write_text(content)
-    assert _settled(tmp_path / "source", tmp_path / "target", size) == came
+    assert settled(tmp_path / "source", tmp_path / "target", size) == came
     assert {path.name: path.read_text() for path in tmp_path.iterdir() if path.is_file()} == left
 
 
@@ -73,7 +73,7 @@ def test_settling_reads_all_journals_but_no_other_files(state_folder: Path, tmp_
         journal = MoveJournal()
         target = tmp_path / f"moved {name}.jpg"
         target.write_text("photo")
-        journal._write({"move": str(sources[-1]), "to": str(target), "bytes": 5})
+        journal.write({"move": str(sources[-1]), "to": str(target), "bytes": 5})
         journals.append(journal.path)
     journal.path.rename(journal.path.with_name("notes.jsonl"))
     busy = Lock(beside(journals[0], LOCK))

@@ -33,7 +33,7 @@ def test_name_is_reserved_where_a_rename_cannot_refuse_to_overwrite(
     def fail(source: Path, target: Path) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(placing, "_rename_no_replace", fail)
+    monkeypatch.setattr(placing, "rename_no_replace", fail)
     source, target = write(tmp_path / "a", "1"), tmp_path / "b"
     if number == errno.EACCES:  # another reason
         with pytest.raises(OSError, match="Permission denied"):

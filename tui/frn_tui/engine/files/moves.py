@@ -36,7 +36,7 @@ from frn_tui.settings.settings import state_folder
 TAIL = 1 << 18  # bytes at the end of a journal that are searched for unfinished moves
 
 
-_owned: dict[Path, Lock] = {}  # locks of the journals whose plans this process carries out
+owned: dict[Path, Lock] = {}  # locks of the journals whose plans this process carries out
 
 
 @dataclass(slots=True)
@@ -73,9 +73,7 @@ class MoveJournal:
         """Record that a photo is about to be moved, and at the end the outcome."""
         with lock(self._lock, self.path):
             link = os.readlink(source) if source.is_symlink() else None  # noqa: PTH115  (as it is written)
-            self._write(
-                {"move": str(source), "to": str(target), **_stamp(source.stat()), "link": link, "twin": is_twin}
-            )
+            self.write({"move": str(source), "to": str(target), **_stamp(source.stat()), "link": link, "twin": is_twin})
             came = "moved"
             try:
                 yield
@@ -98,7 +96,7 @@ class MoveJournal:
             for source, entry in self._unfinished().items():
                 target = Path(entry["to"])
                 remove_unfinished(target)
-                came = _settled(Path(source), target, entry["bytes"])
+                came = settled(Path(source), target, entry["bytes"])
                 with contextlib.suppress(FrnError, OSError):
                     self.write_outcome(came, Path(source), target)
                 if came == "moved":
@@ -120,20 +118,20 @@ class MoveJournal:
 
     def begin(self, folder: str, photos: Sequence[tuple[str, str]], verdicts: Sequence[str]) -> None:
         """Record the plan: paths with their verdicts, in folders below `folder`; it belongs to this process."""
-        self._write({"plan": list(photos), "folder": folder, "verdicts": list(verdicts)})
+        self.write({"plan": list(photos), "folder": folder, "verdicts": list(verdicts)})
         with contextlib.suppress(OSError):  # on a file system without locks, an app may offer the moves of another
             self._owner.acquire()
-        _owned[self.path] = self._owner
+        owned[self.path] = self._owner
 
     def end(self) -> None:
         """Record that nothing is left of the plan, or that the user has decided so."""
-        self._write({"end": True})
-        if (owner := _owned.pop(self.path, None)) is not None:
+        self.write({"end": True})
+        if (owner := owned.pop(self.path, None)) is not None:
             owner.release()
 
     def made(self, folder: Path) -> None:
         """Record a folder that the move creates, for `Record.folders`."""
-        self._write({"made": str(folder)})
+        self.write({"made": str(folder)})
 
     def record(self) -> "Record":
         """Return what the whole journal records."""
@@ -163,7 +161,7 @@ class MoveJournal:
 
     def is_running(self) -> bool:
         """Return whether a program is still moving the photos of the plan."""
-        if self.path in _owned:
+        if self.path in owned:
             return True
         with contextlib.suppress(OSError):
             if self._owner.acquire():
@@ -180,9 +178,9 @@ class MoveJournal:
 
     def write_outcome(self, came: str, source: Path, target: Path) -> None:
         stamp = _stamp(target.lstat()) if came == "moved" else {}
-        self._write({came: str(source), "to": str(target), **stamp})
+        self.write({came: str(source), "to": str(target), **stamp})
 
-    def _write(self, entry: dict[str, object]) -> None:
+    def write(self, entry: dict[str, object]) -> None:
         try:
             with open_to_append(self.path, 0o600) as file:
                 end = file.seek(0, os.SEEK_END)
@@ -227,7 +225,7 @@ def settle_all() -> tuple[dict[str, str], list[tuple[str, str]]]:
     return places, gone
 
 
-def _settled(source: Path, target: Path, size: int) -> Literal["moved", "kept", "gone"]:
+def settled(source: Path, target: Path, size: int) -> Literal["moved", "kept", "gone"]:
     """Return the outcome of a move; one to another disk that lacks only its last step is finished."""
     arrived = target.lstat().st_size if os.path.lexists(target) else None
     if not os.path.lexists(source):

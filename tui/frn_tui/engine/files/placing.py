@@ -35,7 +35,7 @@ def rename_new(source: Path, target: Path) -> None:
         source.rename(target)
         return
     try:
-        _rename_no_replace(source, target)
+        rename_no_replace(source, target)
         return
     except OSError as error:
         if error.errno not in _UNSUPPORTED:
@@ -48,7 +48,7 @@ def rename_new(source: Path, target: Path) -> None:
         raise
 
 
-def _rename_no_replace(source: Path, target: Path) -> None:
+def rename_no_replace(source: Path, target: Path) -> None:
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None) if sys.platform == "linux" else None
     if rename is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
