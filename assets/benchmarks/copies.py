@@ -49,6 +49,7 @@ def border(colour: str) -> Change:
 
 
 def tint(image: Image.Image) -> Image.Image:
+    """Return an image with warmer colours."""
     return Image.merge(
         "RGB", [band.point(lambda v, f=f: v * f) for band, f in zip(image.split(), (1.15, 1, 0.8), strict=True)]
     )

@@ -94,6 +94,7 @@ def print_table(sets: list[list[Floats]], prior: Prior, count: int) -> None:
 
 
 def main() -> None:
+    """Print what classes of unequal sizes cost, and what allowances give back."""
     options = parser().parse_args()
     extractor = load_extractor(options.model, "cpu")
     print_table([features(extractor, [root / options.split]) for root in options.data], extractor.prior, options.draws)

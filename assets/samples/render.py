@@ -232,6 +232,7 @@ def turned(vertices: Array, spin: float, tilt: float, heading: float) -> Array:
 
 
 def ball(rows: int = 20, columns: int = 30) -> tuple[Array, Array]:
+    """Return the points and faces of a unit sphere."""
     up, round_ = np.meshgrid(np.linspace(0, np.pi, rows), np.linspace(0, TURN, columns, endpoint=False), indexing="ij")
     points = np.stack([np.sin(up) * np.cos(round_), np.sin(up) * np.sin(round_), np.cos(up)], -1).reshape(-1, 3)
     return points, sheet(rows, columns, True)

@@ -105,5 +105,6 @@ app.command("help", rich_help_panel="Help")(show_help)
 
 
 def run() -> None:
+    """Run the command line, and end without a traceback."""
     with plain_ending():
         app()

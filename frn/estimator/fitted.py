@@ -20,6 +20,8 @@ from frn.projects.session import State
 
 @dataclass(frozen=True, slots=True)
 class Answer:
+    """The answer to one photo, or the reason why there is none."""
+
     photo: Any
     label: Any = None  # the class that reconstructs the photo best, even if the photo is unknown
     probability: float = math.nan  # probability of that class

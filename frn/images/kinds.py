@@ -93,11 +93,13 @@ def is_heif(data: bytes) -> bool:
 
 
 def is_heif_readable() -> bool:
+    """Return whether the extra that reads HEIF is installed."""
     return find_spec("pi_heif") is not None
 
 
 @functools.cache
 def register_heif() -> None:
+    """Let Pillow open HEIF, once."""
     from pi_heif import register_heif_opener
 
     register_heif_opener(thumbnails=False)

@@ -78,6 +78,7 @@ def classes_key(state: State, extractor: Extractor) -> str:
 
 
 def form_key(state: State, extractor: Extractor, head: HeadParameters) -> str:
+    """Return the key under which the form of these classes with this head is stored."""
     text = json.dumps([classes_key(state, extractor), asdict(head)])
     return f"form-{content_key(text.encode())}"
 
@@ -99,6 +100,7 @@ def are_alike(head: HeadParameters, other: HeadParameters) -> bool:
 
 
 def stored_head(store: FeatureStore | None, state: State, extractor: Extractor) -> HeadParameters | None:
+    """Return the head that was chosen for the classes of a state, or None if it is not stored."""
     key = classes_key(state, extractor)
     head = from_bytes(store.get_bytes(extractor.sha256, key) if store else None, key, HeadParameters)
     with suppress(FrnError):  # a head out of range counts as absent
@@ -107,6 +109,7 @@ def stored_head(store: FeatureStore | None, state: State, extractor: Extractor) 
 
 
 def store_head(store: FeatureStore | None, state: State, extractor: Extractor, tuned: HeadParameters) -> None:
+    """Store the head that was chosen for the classes of a state."""
     if store:
         key = classes_key(state, extractor)
         store.put_bytes(extractor.sha256, key, to_bytes(tuned, key))
@@ -119,6 +122,7 @@ def stored_copies(store: FeatureStore | None, state: State, extractor: Extractor
 
 
 def store_copies(store: FeatureStore | None, state: State, extractor: Extractor, copies: dict[str, str]) -> None:
+    """Store the copies among all examples of a state, for `stored_copies`."""
     if store:
         key = "copies-" + classes_key(state, extractor)
         store.put_bytes(extractor.sha256, key, to_bytes(copies, key))

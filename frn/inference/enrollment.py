@@ -166,6 +166,7 @@ class Enrollment:
 
 
 def keys_of(entry: ClassEntry) -> Keys:
+    """Return the content keys of a class's examples, in order."""
     return tuple(support.key for support in entry.supports)
 
 

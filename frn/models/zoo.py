@@ -27,6 +27,8 @@ _PACKAGE = Path(__file__).parents[1]
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
+    """The files of a model."""
+
     weights: Path  # file that torch loads; for an exported model, the `.onnx` file itself
     extractor: Path | None = None  # exported feature extractor, if any
     shipped: bool = False
@@ -34,6 +36,8 @@ class ModelFiles:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Network:
+    """A pretrained network that `frn models add` knows by name."""
+
     backbone: str  # `torchvision:NAME` or `timm:NAME`
     about: str
     licence: str = "not in this list; ask its authors"
@@ -46,6 +50,7 @@ class Network:
 
 @cache
 def catalogue() -> dict[str, Network]:
+    """Return the pretrained networks by name."""
     import tomllib
 
     text = Path(__file__).with_name("catalogue.toml").read_text(encoding="utf-8")
@@ -93,6 +98,7 @@ def require_exported(model: str) -> Path:
 
 
 def is_exported(path: Path) -> bool:
+    """Return whether a path is that of an ONNX file."""
     return path.suffix.lower() == ".onnx"
 
 
@@ -109,6 +115,7 @@ def named_models() -> dict[str, ModelFiles]:
 
 
 def named_extractors() -> dict[str, Path]:
+    """Return the exported extractors by the names of their models."""
     return {name: files.extractor for name, files in named_models().items() if files.extractor is not None}
 
 
@@ -184,8 +191,10 @@ def assets_folder() -> Path:
 
 
 def shipped_models() -> dict[str, Path]:
+    """Return the weights of the shipped models by name."""
     return {path.stem: path for path in sorted((assets_folder() / "models").glob("*.safetensors"))}
 
 
 def shipped_extractors() -> dict[str, Path]:
+    """Return the exported extractors of the shipped models by name."""
     return {path.stem: path for path in sorted((assets_folder() / "models").glob("*.onnx"))}

@@ -23,6 +23,7 @@ BOX = ("x", "y", "width", "height")
 
 
 def is_table(path: Path) -> bool:
+    """Return whether a path is that of a CSV or TSV file."""
     return path.suffix.lower() in (".csv", ".tsv")
 
 

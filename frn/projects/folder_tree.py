@@ -75,6 +75,8 @@ Files = tuple[dict[Parts, list[str]], list[Broken]]  # the photos in every folde
 
 @dataclass
 class ClassTree:
+    """A folder as classes: what it contains and what was skipped."""
+
     root: Path  # folder that contains the class folders
     folders: dict[str, list[str]]
     """Photos of each class folder that has any, relative to it; class folders are relative to `root`. Not sorted."""
@@ -262,6 +264,7 @@ def split_named(name: str) -> str | None:
 
 
 def spaced(name: str) -> str:
+    """Return a name in CamelCase as lowercase words."""
     return re.sub("(?<=[a-z])(?=[A-Z])", " ", name).lower()
 
 
@@ -271,6 +274,7 @@ def is_of_the_system(name: str) -> bool:
 
 
 def looks_like_image(name: str) -> bool:
+    """Return whether a name, also with a box, ends like that of an image."""
     return split_box(name)[0].suffix.lower() in EXTENSIONS
 
 

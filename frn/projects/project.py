@@ -71,6 +71,8 @@ class ModelReference:
 
 @dataclass(frozen=True, slots=True)
 class Project:
+    """The content of a project file."""
+
     model: ModelReference
     state: State
     document: Document = field(default_factory=dict)  # what was read, also keys that are not known here
@@ -79,6 +81,7 @@ class Project:
 
 
 def is_project(path: Path) -> bool:
+    """Return whether a path is that of a project file."""
     return path.name.lower().endswith(SUFFIX)
 
 

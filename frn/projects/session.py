@@ -29,6 +29,8 @@ MAX_CLASSES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Support:
+    """An example photo of a class."""
+
     path: Path
     key: str  # hash of the file's bytes (`feature_cache.content_key`)
     size: int  # bytes of the file when it was added; of the photo for a box, and of the zip for a file in it
@@ -50,6 +52,8 @@ class Support:
 
 @dataclass(frozen=True, slots=True)
 class ClassEntry:
+    """A class and its example photos."""
+
     id: int  # identifier that is never reused, so that references to a class survive renaming
     name: str
     supports: tuple[Support, ...] = ()
@@ -379,6 +383,7 @@ def describe_copies(state: State, copies: Mapping[str, str]) -> list[FrnError]:
 
 
 def in_both(one: Path, name: str, other: Path, other_name: str) -> FrnError:
+    """Return the error of a photo that is in two classes."""
     return FrnError(
         f"{one} of class {name!r} and {other} of class {other_name!r} are the same photo; neither is used. Remove one."
     )

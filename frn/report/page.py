@@ -38,6 +38,7 @@ def render(template: str | Path, title: str, command: str, facts: Mapping[str, s
 
 
 def render_part(template: str, **values: object) -> str:
+    """Fill in a template of a part of a page."""
     return _templates().get_template(template).render(values)
 
 
@@ -65,6 +66,7 @@ def _templates() -> Environment:
 
 
 def own_file(name: str) -> str:
+    """Return the text of a file that is shipped beside the templates."""
     return (files("frn.report") / name).read_text(encoding="utf-8")
 
 

@@ -63,4 +63,5 @@ class PartsOfPage:
 
 
 def thumbnail(image: Image.Image) -> Image.Image:
+    """Return an image at the size of a report's tiles."""
     return image.resize((SIDE, SIDE), Image.Resampling.BILINEAR)

@@ -18,6 +18,7 @@ def text_in(cell: str) -> str:
 
 
 def csv_row(values: Iterable[object]) -> str:
+    """Return a row of a CSV; a spreadsheet computes none of its cells."""
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\r\n").writerow(map(cell, values))
     return text.getvalue()

@@ -251,6 +251,7 @@ def _require_regular(status: os.stat_result, path: Path, most: int) -> None:
 
 
 def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal digits."""
     import hashlib  # loads OpenSSL
 
     with path.open("rb") as file:

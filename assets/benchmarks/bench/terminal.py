@@ -119,6 +119,7 @@ def resident(pid: int) -> float:
 
 
 def alive(pids: Sequence[int]) -> list[int]:
+    """Return the processes among these that still run."""
     words = _ps("-eo", "pid=")
     return sorted(set(pids) & set(map(int, words)))
 

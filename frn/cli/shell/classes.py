@@ -45,6 +45,7 @@ def open_classes(
 
 
 def show_expected(classifier: "Classifier") -> None:
+    """Print the expected error rates, unless the user set the threshold."""
     if classifier.threshold_override is None or classifier.calibration.unchecked:
         stdout().print(f"expected: {classifier.calibration.describe()}")
 

@@ -133,6 +133,7 @@ def fail(message: str) -> None:
 
 
 def command_line() -> str:
+    """Return the running command as a user would type it."""
     return shlex.join(["frn", *sys.argv[1:]])
 
 
@@ -144,10 +145,12 @@ def end_stopped_run(steps: int) -> NoReturn:
 
 
 def suggest(*words: str) -> None:
+    """Print the command that usually comes next."""
     stdout().print(printable(f"next: {shlex.join(words)}"), soft_wrap=True)
 
 
 def note(message: str) -> None:
+    """Print a line on stderr."""
     print(printable(message), file=sys.stderr, flush=True)
 
 

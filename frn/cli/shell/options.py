@@ -12,12 +12,14 @@ PrecisionName = Literal["auto", "fp32", "bf16"]
 
 
 def model_names(incomplete: str) -> list[str]:
+    """Complete the name of a model."""
     from frn.models.zoo import named_models
 
     return [name for name in named_models() if name.startswith(incomplete)]
 
 
 def preset_names(incomplete: str) -> list[str]:
+    """Complete the name of a preset."""
     from frn.training.presets import PRESETS
 
     return [name for name in PRESETS if name.startswith(incomplete)]

@@ -66,6 +66,7 @@ RESULTS: dict[str, tuple[Any, ...]] = {
 
 
 def schema(command: str) -> dict[str, Any]:
+    """Return the JSON Schema of what a command prints with `--json`."""
     schemas, parts = msgspec.json.schema_components(RESULTS[command])
     one = schemas[0] if len(schemas) == 1 else {"oneOf": list(schemas)}
     return {**one, "$defs": parts} if parts else one

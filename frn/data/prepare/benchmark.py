@@ -12,6 +12,8 @@ Counts = dict[str, tuple[int, int | None]]  # classes and images (None: unknown)
 
 @dataclass(frozen=True, slots=True)
 class Item:
+    """A photo of a prepared data set."""
+
     split: str
     label: str  # name of the class folder
     file: str
@@ -21,6 +23,8 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
+    """Which photos a prepared data set will have, and where each comes from."""
+
     items: list[Item]
     official: Counts = field(default_factory=dict)  # counts of the published benchmark
     skipped: list[str] = field(default_factory=list)  # files of your folder that are not images, each with the reason

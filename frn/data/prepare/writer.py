@@ -95,5 +95,6 @@ def require_distinct(items: Sequence[Item]) -> None:
 
 
 def count(items: Sequence[Item]) -> dict[str, tuple[int, int]]:
+    """Return the numbers of classes and photos of each split that has any."""
     labels = {split: [item.label for item in items if item.split == split] for split in SPLITS}
     return {split: (len(set(names)), len(names)) for split, names in labels.items() if names}

@@ -17,6 +17,7 @@ MAX_BYTES = 4 << 30  # size limit of a message in bytes; larger claims are rejec
 
 
 def encode(message: Mapping[str, object]) -> bytes:
+    """Return a message as a line of JSON."""
     return json.dumps(message, separators=(",", ":"), default=_plain).encode("ascii") + b"\n"
 
 
@@ -42,6 +43,7 @@ def convert(data: object, kind: type[Kind]) -> Kind:
 
 
 def write(pipe: IO[bytes], message: Message, blobs: Sequence[bytes] = ()) -> None:
+    """Write a message, and after it the bytes that belong to it."""
     pipe.write(encode({**message, "blobs": [len(blob) for blob in blobs]}))
     for blob in blobs:
         pipe.write(blob)
