@@ -155,3 +155,19 @@ async def test_photos_of_no_class_are_read_again_with_another_model(driver: Driv
     await controller.change_model("conv4")
     assert other.key in fake_engine.known
     assert str(other.path) in {str(photo.path) for photo in controller.session.state.photos}
+
+
+async def test_misfits_of_classes_that_are_still_opening_are_not_called_none(
+    drive: Drive, fake_engine: FakeEngine
+) -> None:
+    driver = await drive()
+    fake_engine.held["classes"] = asyncio.Event()
+    driver.app.context.start(driver.app.controller.open_folder, "/photos", {"jay": ["/photos/jay/jay-1.jpg"]})
+    driver.app.workspace.focus_pane("photos")
+    await driver.pilot.press("exclamation_mark")
+    pane = driver.app.workspace.photos_pane
+    assert pane.gallery.empty_text == "none yet: misfits of all classes · opening   esc: back"
+    assert str(pane.border_title) == "Photos · misfits of all classes 0 · opening"
+    fake_engine.held.pop("classes").set()
+    await driver.idle()
+    assert pane.gallery.empty_text == "no matching photos: misfits of all classes   esc: back"

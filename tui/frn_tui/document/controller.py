@@ -55,7 +55,6 @@ class Controller(SyncedDocument):
     def __init__(self, engine: EngineClient, listener: Callable[[], None] = lambda: None) -> None:
         super().__init__(engine, listener)
         self.adding: list[dict[str, list[str]]] = []  # photos being added, by class
-        self.coming: dict[int, int] = {}  # photos in the folders of the classes that are being opened, by class id
         self.moving = asyncio.Lock()  # held while photos are moved, so that one move ends before its undo begins
         self._saving = asyncio.Lock()  # held while the project is saved, so that a later journal names it
         self._came = asyncio.Event()  # set once some of them have arrived, or none will

@@ -39,6 +39,7 @@ class SyncedDocument:
         self.expected = ""
         self.known: dict[str, float] = {}  # `known` of the examples by leave-one-out, by key
         self.boxes: dict[str, protocol.FoundBox] = {}  # subjects that were found in examples without a box, by key
+        self.coming: dict[int, int] = {}  # photos in the folders of the classes that are being opened, by class id
         self.unranked = 0  # examples that are not yet compared with all classes, because there are many
         self.problems: list[Problem] = []
         self.query = Query(engine, lambda: self.listener(), lambda: self.session.state.dropped)  # noqa: PLW0108
@@ -79,6 +80,8 @@ class SyncedDocument:
     def comparing(self) -> str:
         """Return how many examples are not yet compared with all classes, in words; empty if none is."""
         examples = sum(len(entry.supports) for entry in self.session.state.classes)
+        if self.coming or (examples and not self.reports):
+            return " · opening"
         return f" · {self.unranked:,} of {examples:,} examples still being compared" if self.unranked else ""
 
     @property

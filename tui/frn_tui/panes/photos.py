@@ -90,13 +90,14 @@ class PhotosPane(Pane):
         narrowed = f" · only “{display_name(self.wanted_name, 16)}”" if self.wanted_name else ""
         is_narrowed = bool(self.everywhere or narrowed)
         comparing = self.controller.comparing if self.by_fit or self.everywhere in ("outlier", "near") else ""
-        none = "none yet" if comparing else "no matching photos"
+        none = "none yet" if comparing or not self.controller.names else "no matching photos"
         self.gallery.empty_text = f"{none}: {whose}{narrowed}{comparing}   esc: back" if is_narrowed else ""
         self.gallery.set_items(items)
         order = " · worst fit first" if self.by_fit and not self.everywhere else ""
         away = sum(item.mark == "missing" for item in items)
         gone = f" · {away} missing" if away else ""
-        gone += f" of {self.controller.coming[entry.id]}" if entry and entry.id in self.controller.coming else ""
+        coming = self.controller.coming if entry is not None and not self.everywhere else {}
+        gone += f" of {coming[entry.id]}" if entry and entry.id in coming else ""
         count = f"{len(marked)}{f' · {len(items) - len(marked)} fit by now' if len(items) > len(marked) else ''}"
         count = count if self.everywhere and not self.wanted_name else f"{len(items)}"
         self.border_title = Text(f"Photos · {whose} {count}{gone}{narrowed}{comparing}{order}" if whose else "Photos")
@@ -214,7 +215,8 @@ class PhotosPane(Pane):
         """Move photos to the classes that they fit better."""
         keys = [key for some in moves.values() for key in some]
         if not keys:
-            self.context.say(f"fits its class best{self.controller.comparing}")
+            comparing = self.controller.comparing
+            self.context.say(f"not compared yet{comparing}" if comparing else "fits its class best")
             return
         name = f"{len(moves)} classes" if len(moves) > 1 else self.controller.names[next(iter(moves))]
 
