@@ -260,24 +260,3 @@ def test_an_app_holds_only_the_lock_of_its_open_project(bare: Engine, tmp_path: 
     bare.done("lock", path=first)
     other.done("lock", path=first)
     assert bare.done("holder", path=first) == os.getpid() + 1
-
-
-def test_only_messages_go_to_the_pipe_and_everything_else_to_the_log(tmp_path: Path) -> None:
-    code = (
-        "import os, sys; from pathlib import Path; from frn_tui.engine.worker_queues import redirect_stdout\n"
-        "pipe = redirect_stdout(Path(sys.argv[1]))\n"
-        "os.write(1, b'one '); os.write(2, b'two'); pipe.write(b'a message'); pipe.flush()"
-    )
-    log = tmp_path / "deep" / "engine.log"
-    found = subprocess.run([sys.executable, "-c", code, str(log)], capture_output=True, check=True)
-    assert (found.stdout, found.stderr, log.read_bytes()) == (b"a message", b"", b"one two")
-    log.write_bytes(bytes(1 << 20))
-    subprocess.run([sys.executable, "-c", code, str(log)], capture_output=True, check=True)
-    assert log.stat().st_size == (1 << 20) + 7
-    subprocess.run([sys.executable, "-c", code, str(log)], capture_output=True, check=True)
-    assert log.read_bytes() == b"one two"  # the log is restarted once it exceeds 1 MiB
-    assert log.stat().st_mode & 0o777 == 0o600
-    other = tmp_path / "other name"
-    other.hardlink_to(log)
-    subprocess.run([sys.executable, "-c", code, str(log)], capture_output=True, check=True)
-    assert log.read_bytes() == other.read_bytes() == b"one two"  # nothing is written under another name

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from frn_tui.client.protocol import INTERNAL, parse
-from frn_tui.engine.worker_queues import MAX_LOG, Job, Server, serve
+from frn_tui.engine.worker_queues import Job, Server, serve
 
 from frn.errors import FrnError
 
@@ -64,14 +64,22 @@ def test_engine_ends_with_status_1_if_nobody_reads(monkeypatch: pytest.MonkeyPat
     assert ends == [1]
 
 
-def test_a_log_is_restarted_once_it_is_large_or_if_it_has_another_name(tmp_path: Path) -> None:
-    before = {"short": 5, "full": MAX_LOG, "large": MAX_LOG + 1, "linked": 5}
-    for name, size in before.items():
-        (tmp_path / name).write_bytes(b"-" * size)
-    os.link(tmp_path / "linked", tmp_path / "diary")
-    code = "import sys, pathlib, frn_tui.engine.worker_queues as w\n"
-    code += "for log in sys.argv[1:]: w.redirect_stdout(pathlib.Path(log)); print('new', flush=True)"
-    subprocess.run([sys.executable, "-c", code, *(str(tmp_path / name) for name in before)], check=True)
-    kept = {name: len((tmp_path / name).read_bytes()) - len("new\n") for name in before}
-    assert kept == {"short": 5, "full": MAX_LOG, "large": 0, "linked": 0}
-    assert (tmp_path / "diary").read_bytes() == b"-" * 5
+def test_only_messages_go_to_the_pipe_and_everything_else_to_the_log(tmp_path: Path) -> None:
+    code = (
+        "import os, sys; from pathlib import Path; from frn_tui.engine.worker_queues import redirect_stdout\n"
+        "pipe = redirect_stdout(Path(sys.argv[1]))\n"
+        "os.write(1, b'one '); os.write(2, b'two'); pipe.write(b'a message'); pipe.flush()"
+    )
+    log = tmp_path / "deep" / "engine.log"
+    found = subprocess.run([sys.executable, "-c", code, str(log)], capture_output=True, check=True)
+    assert (found.stdout, found.stderr, log.read_bytes()) == (b"a message", b"", b"one two")
+    log.write_bytes(bytes(1 << 20))
+    subprocess.run([sys.executable, "-c", code, str(log)], capture_output=True, check=True)
+    assert log.stat().st_size == (1 << 20) + 7
+    subprocess.run([sys.executable, "-c", code, str(log)], capture_output=True, check=True)
+    assert log.read_bytes() == b"one two"  # the log is restarted once it exceeds 1 MiB
+    assert log.stat().st_mode & 0o777 == 0o600
+    other = tmp_path / "other name"
+    other.hardlink_to(log)
+    subprocess.run([sys.executable, "-c", code, str(log)], capture_output=True, check=True)
+    assert log.read_bytes() == other.read_bytes() == b"one two"  # nothing is written under another name

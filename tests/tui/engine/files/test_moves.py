@@ -10,7 +10,7 @@ from frn_tui.engine.files import moves
 from frn_tui.engine.files.moves import MoveJournal, settle_all, settled
 
 from frn.errors import FrnError
-from frn.system.files import LOCK, beside, open_to_append
+from frn.system.files import LOCK, PART, beside, open_to_append
 from frn.system.processes.locks import Lock
 
 
@@ -73,6 +73,7 @@ def test_settling_reads_all_journals_but_no_other_files(state_folder: Path, tmp_
         journal = MoveJournal()
         target = tmp_path / f"moved {name}.jpg"
         target.write_text("photo")
+        beside(target, PART).write_text("pho")
         journal.write({"move": str(sources[-1]), "to": str(target), "bytes": 5})
         journals.append(journal.path)
     journal.path.rename(journal.path.with_name("notes.jsonl"))
@@ -84,3 +85,4 @@ def test_settling_reads_all_journals_but_no_other_files(state_folder: Path, tmp_
     assert places == {str(sources[0]): str(tmp_path / "moved a.jpg")}
     assert gone == []
     assert settle_all() == ({}, [])
+    assert [*tmp_path.glob(".*")] == [beside(target, PART)]  # that of the notes

@@ -19,6 +19,8 @@ from frn_tui.engine.files.placing import (
     safe_name,
 )
 
+from frn.system.files import PART, beside
+
 
 def write(path: Path, text: str, seconds: float = 1e9) -> Path:
     path.write_text(text)
@@ -54,6 +56,7 @@ def test_name_is_reserved_where_a_rename_cannot_refuse_to_overwrite(
 def test_copy_keeps_time_and_mode_and_returns_the_status_of_the_original(tmp_path: Path) -> None:
     source, target = write(tmp_path / "a", "1"), tmp_path / "b"
     source.chmod(0o640)
+    beside(target, PART).write_text("left by a killed program")
     assert copy_new(source, target).st_ino == source.stat().st_ino
     assert (target.read_text(), target.stat().st_mtime, target.stat().st_mode & 0o777) == ("1", 1e9, 0o640)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
@@ -143,6 +146,8 @@ def test_twin_is_removed_only_if_another_file_has_the_same_bytes(tmp_path: Path)
         ("jay\udcff", "jay_"),
         ("Gräßliche Eule", "Gräßliche Eule"),
         ("x" * 101 + ".jpeg", "x" * 100 + ".jpeg"),
+        ("x" * 101 + "." + "y" * 19, "x" * 100 + "." + "y" * 19),
+        ("x" * 101 + "." + "y" * 20, "x" * 100),  # so long an ending is part of the name
         ("x" + "é" * 60, "x" + "é" * 49),
     ],
 )

@@ -31,7 +31,7 @@ PATIENCE = 15.0  # seconds that the engine of a killed app has to exit
 class RunningApp:
     """The app's own journal and project lock, and those of other apps, of which some have exited."""
 
-    def __init__(self, app: int, started: int = 0) -> None:
+    def __init__(self, app: int, started: int) -> None:
         self._app = app
         self._project: Lock | None = None  # lock of the open project
         self._path = state_folder() / f"journal-{started}-{app}.json"

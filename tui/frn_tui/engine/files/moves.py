@@ -50,7 +50,7 @@ class Record:
     """Moves by both paths, without those that were taken back: their lines before and after."""
 
 
-_last: dict[Path, Record] = {}  # record of the journal that was last used, which is read once for thousands of photos
+_records: dict[Path, Record] = {}  # records of journals in use, each read once for thousands of photos
 
 
 class MoveJournal:
@@ -109,7 +109,7 @@ class MoveJournal:
 
     def _unfinished(self) -> dict[str, dict[str, Any]]:
         unfinished = {}
-        for entry in self._entries():
+        for entry in self._entries(-TAIL):
             if "move" in entry:
                 unfinished[entry["move"]] = entry
             else:
@@ -137,10 +137,10 @@ class MoveJournal:
         """Return what the whole journal records."""
         record = Record()
         begun: dict[str, dict[str, Any]] = {}
-        for entry in self._entries(from_start=True):
+        for entry in self._entries():
             if "plan" in entry:
                 record.plan, record.folder, record.verdicts = entry["plan"], entry["folder"], entry["verdicts"]
-            record.is_over |= "end" in entry
+            record.is_over |= bool(entry.get("end"))
             if "made" in entry:
                 record.folders.add(entry["made"])
             if "move" in entry:
@@ -153,28 +153,25 @@ class MoveJournal:
 
     def find(self, source: str, target: str) -> tuple["Record", dict[str, Any], dict[str, Any]]:
         """Return the journal's record, and what it says of a photo before and after its move."""
-        if _last.get(self.path) is None or (source, target) not in _last[self.path].moved:
-            _last.clear()
-            _last[self.path] = self.record()
-        record = _last[self.path]
-        return (record, *record.moved.get((source, target), ({}, {})))
+        if self.path not in _records or (source, target) not in _records[self.path].moved:
+            _records[self.path] = self.record()
+        record = _records[self.path]
+        return (record, *record.moved.pop((source, target), ({}, {})))  # once taken back, it may be moved again
 
     def is_running(self) -> bool:
         """Return whether a program is still moving the photos of the plan."""
         if self.path in owned:
             return True
         with contextlib.suppress(OSError):
-            if self._owner.acquire():
-                self._owner.release()
-                return False
-            return True
+            if not self._owner.acquire():
+                return True
+            self._owner.release()
         return False
 
-    def _entries(self, *, from_start: bool = False) -> Iterator[dict[str, Any]]:
-        """Yield the valid entries, by default in the last `TAIL` bytes; nothing if the journal is unreadable."""
-        with contextlib.suppress(OSError), self.path.open("rb") as file:
-            file.seek(0 if from_start else max(0, file.seek(0, os.SEEK_END) - TAIL))
-            yield from filter(None, map(_decode, file))
+    def _entries(self, first: int = 0) -> Iterator[dict[str, Any]]:
+        """Yield the valid entries from the byte `first` on; nothing if the journal is unreadable."""
+        with contextlib.suppress(OSError):
+            yield from filter(None, map(_decode, self.path.read_bytes()[first:].splitlines()))
 
     def write_outcome(self, came: str, source: Path, target: Path) -> None:
         stamp = _stamp(target.lstat()) if came == "moved" else {}
@@ -183,9 +180,9 @@ class MoveJournal:
     def write(self, entry: dict[str, object]) -> None:
         try:
             with open_to_append(self.path, 0o600) as file:
-                end = file.seek(0, os.SEEK_END)
-                file.seek(max(0, end - 1))
-                file.write((b"\n" if file.read(1) not in (b"", b"\n") else b"") + _encode(entry))
+                if end := file.seek(0, os.SEEK_END):
+                    file.seek(end - 1)
+                file.write((b"\n" if file.read() not in (b"", b"\n") else b"") + _encode(entry))
                 file.flush()
                 os.fsync(file.fileno())
             if end == 0:
@@ -198,7 +195,7 @@ def find_left(*, interrupted: bool) -> LeftMoves | None:
     """Return the newest moves that were interrupted, or else the newest that can be taken back."""
     for path in reversed(_journals(state_folder() / "moved")):
         journal = MoveJournal(str(path))
-        if (interrupted and any("end" in entry for entry in journal._entries())) or journal.is_running():
+        if (interrupted and any(entry.get("end") for entry in journal._entries(-TAIL))) or journal.is_running():
             continue
         record = journal.record()
         photos = [

@@ -22,7 +22,7 @@ _PIECE = 1 << 20
 
 def make_folder(folder: Path) -> list[Path]:
     """Create a folder and its parents, synced to the disk; return those that are new."""
-    missing = [one for one in (folder, *folder.parents) if not one.exists()][::-1]
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for made in missing:
         sync_path(made.parent)

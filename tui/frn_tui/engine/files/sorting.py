@@ -5,6 +5,7 @@ import errno
 import os
 import stat
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from frn.errors import FrnError
 from frn.images.boxes import box_name, split_box
 from frn.images.opening import read_file
 from frn.system.archives import find_zip
-from frn.system.files import is_file, remove_unfinished, sync_path
+from frn.system.files import is_file, sync_path
 from frn_tui.client.file_requests import EndMoves, MovePhoto, Placed, PlanMoves, Planned, SortPhoto
 from frn_tui.client.protocol import NOT_PLACED
 from frn_tui.engine.files.moves import MoveJournal, is_stamped
@@ -110,7 +111,6 @@ def step_over(source: Path, target: Path, journal: MoveJournal, *, back: bool, i
     """
     record, before, after = journal.find(str(target), str(source)) if back else (None, {}, {})
     link, is_gone = before.get("link"), not os.path.lexists(source)
-    remove_unfinished(target)  # left by a killed program
     is_linked = link is not None and target.is_symlink() and os.readlink(target) == link  # noqa: PTH115
     if os.path.lexists(target) and (is_gone or not (is_linked or (is_twin and not back))):
         if (is_gone and (is_linked or is_stamped(target.stat(), before))) or (
@@ -154,23 +154,23 @@ def _restore_link(link: str, place: Path, photo: Path) -> bool:
 
 def plan_moves(request: PlanMoves, job: Job) -> Planned:
     """Describe what a move would do; to begin it, record the plan in a new journal."""
-    folders, seen = _folders(request.folder, request.verdicts), set[Path]()
-    planned: Planned = {"moves": 0, "folders": 0, "stay": 0, "taken": 0, "journal": ""}
+    folders, targets, record = _folders(request.folder, request.verdicts), Counter[Path](), ""
     for name, verdict in request.photos:
         file = split_box(name)[0]
         target = folders[verdict] / file.name
-        if not is_file(file) or file.parent.resolve() == target.parent.resolve():
-            planned["stay"] += 1
-            continue
-        planned["moves"] += 1
-        planned["taken"] += target in seen or os.path.lexists(target)
-        seen.add(target)
-    planned["folders"] = len({target.parent for target in seen})
+        if is_file(file) and file.parent.resolve() != target.parent.resolve():
+            targets[target] += 1
     if request.begin:
         journal = _journal("")
         journal.begin(request.folder, request.photos, request.verdicts)
-        planned["journal"] = str(journal.path)
-    return planned
+        record = str(journal.path)
+    return {
+        "moves": targets.total(),
+        "folders": len({target.parent for target in targets}),
+        "stay": len(request.photos) - targets.total(),
+        "taken": targets.total() - sum(not os.path.lexists(target) for target in targets),
+        "journal": record,
+    }
 
 
 def end_moves(request: EndMoves, job: Job) -> None:
