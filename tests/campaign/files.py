@@ -254,7 +254,7 @@ def journals() -> Part:
     def door(data: bytes, folder: Path) -> None:
         os.environ["FRN_STATE"] = str(folder)
         (folder / "journal-999999999.json").write_bytes(data)
-        RunningApp(1).recover(Recover(), Job.__new__(Job))
+        RunningApp(1, 0).recover(Recover(), Job.__new__(Job))
 
     return Part(5_000, damaging_json(good), door, refuses=False)
 

@@ -153,16 +153,16 @@ def project_locks() -> Part:
 
     os.environ["FRN_STATE"] = str(HOME / "locks")
     (HOME / "locks" / "open").mkdir(parents=True, exist_ok=True)
-    project, job, other = str(HOME / "x.frn.json"), cast(Job, SimpleNamespace()), RunningApp(os.getppid())
+    project, job, other = str(HOME / "x.frn.json"), cast(Job, SimpleNamespace()), RunningApp(os.getppid(), 0)
 
     def door(data: bytes, folder: Path) -> None:
         other.lock(LockProject(project), job)
         (path,) = (HOME / "locks" / "open").glob("*.lock")
         path.write_bytes(data)
-        assert isinstance(RunningApp(os.getpid()).holder(project), int)
+        assert isinstance(RunningApp(os.getpid(), 0).holder(project), int)
         other.lock(LockProject(None), job)
         path.write_bytes(data)  # the lock of a killed app
-        assert RunningApp(os.getpid()).holder(project) is None
+        assert RunningApp(os.getpid(), 0).holder(project) is None
 
     return Part(5_000, damaging([b"process 4711 (frn-tui birds.frn.json)"], changes=TEXT), door, refuses=False)
 

@@ -98,6 +98,9 @@ def test_bundle_is_complete_or_absent(engine: Engine, birds: dict[str, list[Path
     target = tmp_path / "b.zip"
     target.write_text("something else")
     assert "already exists" in engine.ask("bundle", path=str(target), state=state).reason
+    one = {**state, "classes": state["classes"][:1]}
+    cancelled = engine.ask("bundle", cancel_at="progress", path=str(target), state=one, replace=True)
+    assert cancelled.end["end"] == "cancelled"
     birds[".."][0].write_bytes(birds[".."][1].read_bytes())
     assert "has changed since it was added" in engine.ask("bundle", path=str(target), state=state, replace=True).reason
     birds[".."][0].unlink()
@@ -136,7 +139,7 @@ def test_bundle_unpacks_only_project_photos_and_model(
 def test_bundle_does_not_unpack_files_that_are_not_photos(bare: Engine, tmp_path: Path) -> None:
     photos = [
         {"path": name, "key": str(n), "size": 1, "mtime_ns": 1}
-        for n, name in enumerate((".bashrc", "x.sh", ".ssh/x.jpg", "../y.jpg"))
+        for n, name in enumerate((".bashrc", "x.sh", ".ssh/x.jpg", "../y.jpg", "birds/jay/z.jpg"))
     ]
     model = {"id": "conv4", "sha256": "0" * 64, "preprocess": {"size": 84}}
     document = {
@@ -147,10 +150,10 @@ def test_bundle_does_not_unpack_files_that_are_not_photos(bare: Engine, tmp_path
     }
     with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
         archive.writestr("b.frn.json", json.dumps(document))
-        for name in (".bashrc", "x.sh", ".ssh/x.jpg"):
+        for name in (".bashrc", "x.sh", ".ssh/x.jpg", "birds/jay/z.jpg"):
             archive.writestr(name, "more")
     bare.done("unpack", path=str(tmp_path / "b.zip"), folder=str(tmp_path / "b"))
-    assert [path.name for path in (tmp_path / "b").iterdir()] == ["b.frn.json"]
+    assert {path.name for path in (tmp_path / "b").rglob("*.*")} == {"b.frn.json", "z.jpg"}
 
 
 def test_bundle_of_the_maximum_size_is_unpacked_but_one_byte_more_is_refused(
@@ -209,7 +212,7 @@ def test_a_box_is_bundled_as_a_photo_and_found_again_after_a_move(
     engine: Engine, members: dict[str, list[Path]], tmp_path: Path
 ) -> None:
     (tmp_path / "old").mkdir()
-    photo = Path(shutil.copy(next(iter(members.values()))[0], tmp_path / "old" / "one.png"))
+    photo = Path(shutil.copy(next(iter(members.values()))[0], tmp_path / "old" / "one.jpg"))
     state = engine.state({"jay": [Path(f"{photo}#xywh=2,3,20,10")]})
     (support,) = state["classes"][0]["supports"]
     engine.done("bundle", path=str(tmp_path / "b"), state=state)

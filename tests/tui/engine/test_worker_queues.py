@@ -3,16 +3,20 @@
 import os
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import wait
 from pathlib import Path
 from typing import Any
 
 import pytest
-from frn_tui.client.protocol import INTERNAL, parse
+from frn_tui.client.protocol import INTERNAL, REQUESTS, parse
+from frn_tui.engine import worker_queues
 from frn_tui.engine.worker_queues import Job, Server, serve
 
 from frn.errors import FrnError
+from frn.system.processes.messages import decode, encode
 
 REQUEST = parse({"op": "list", "path": "/"})
 
@@ -45,6 +49,44 @@ def test_every_request_gets_one_end(
     told = capsys.readouterr().err
     assert told.startswith("(%Y-%m-%d %H:%M:%S) list:\nTraceback") == isinstance(error, KeyError)
     assert bool(told) == isinstance(error, KeyError)
+    job = Job(4, REQUEST, sent.append)
+    job.cancelled.set()  # while it waited
+    serve(handler(error), job)
+    assert sent[1:] == [{"id": 4, "end": "cancelled"}]
+
+
+def test_jobs_stop_if_they_are_cancelled_or_the_app_is_gone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun, stopped = threading.Semaphore(0), []
+    monkeypatch.setattr(worker_queues, "wait", lambda futures, timeout: wait(futures, 10))
+
+    def handle(request: object, job: Job) -> None:
+        begun.release()
+        try:
+            for _ in range(1000):
+                job.check()
+                time.sleep(0.01)
+        finally:
+            stopped.append(job.number)
+
+    def lines() -> Iterator[bytes]:
+        for number in (1, 2):
+            yield encode({"id": number, "op": "embed", "paths": []})
+            assert begun.acquire(timeout=10)
+            if number == 1:
+                yield encode({"op": "cancel", "target": 1})
+        yield b"no message\n"
+
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    with os.fdopen(writing, "wb") as pipe:
+        Server(dict.fromkeys(REQUESTS, handle), pipe).run(lines())
+        ends = [decode(line) for line in os.read(reading, 1000).splitlines()]
+    os.close(reading)
+    assert stopped == [1, 2]
+    assert ends == [{"id": number, "end": "cancelled"} for number in stopped]
+    assert "ignored: " in capsys.readouterr().err
 
 
 def test_engine_ends_with_status_1_if_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import IO, Any, get_args
+from weakref import WeakKeyDictionary
 
 from frn.errors import FrnError
 from frn.system.processes.messages import decode, encode
@@ -76,12 +77,10 @@ class WorkerQueue:
     def __init__(self, name: str, handlers: Mapping[str, Handler]) -> None:
         self._handlers = handlers
         self._pool = ThreadPoolExecutor(1, thread_name_prefix=name)
-        self._jobs: dict[Future[None], Job] = {}  # waiting jobs and the running one
+        self._jobs: WeakKeyDictionary[Future[None], Job] = WeakKeyDictionary()  # waiting jobs and the running one
 
     def submit(self, job: Job) -> None:
-        future = self._pool.submit(serve, self._handlers[job.request.op], job)
-        self._jobs[future] = job
-        future.add_done_callback(self._jobs.pop)
+        self._jobs[self._pool.submit(serve, self._handlers[job.request.op], job)] = job
 
     def cancel(self, number: object) -> None:
         """Drop a waiting job, or ask a running one to stop."""
@@ -92,10 +91,9 @@ class WorkerQueue:
                     job.end("cancelled")
 
     def close(self, timeout: float) -> None:
-        """Drop waiting jobs and give the running one `timeout` seconds to stop."""
+        """Stop all jobs, and give the running one `timeout` seconds."""
         for job in list(self._jobs.values()):
             job.cancelled.set()
-        self._pool.shutdown(wait=False, cancel_futures=True)
         wait(list(self._jobs), timeout)
 
 

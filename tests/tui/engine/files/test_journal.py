@@ -89,6 +89,8 @@ def test_all_versions_of_the_app_find_the_lock_under_the_same_name(state_folder:
     assert found.name == f"{digest[:32]}.lock"
     assert ask(RunningApp(8, 0), home / "x.frn.json") == 7
     assert ask(locks, home / "x.frn.json") is None
+    found.write_bytes(b"")  # as on a full disk
+    assert ask(RunningApp(8, 0), home / "x.frn.json") == 0
     lock(locks, None)
     assert ask(RunningApp(8, 0), home / "x.frn.json") is None
 

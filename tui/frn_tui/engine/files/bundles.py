@@ -81,7 +81,6 @@ def unpack(request: UnpackBundle, job: Job) -> str:
         raise FrnError(f"{folder}: already exists. Choose a folder that does not exist yet.", code=EXISTS)
     path = require_regular(Path(request.path), MAX_ARCHIVE)
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
         with open_zip(path) as archive, new_folder(folder) as home:
             project = _check(archive, path, folder.parent)
             _extract(archive, project, project, home)
@@ -102,12 +101,10 @@ def _members(project: Project, home: Path, archive: zipfile.ZipFile, top: PurePo
     groups = (*(entry.supports for entry in project.state.classes), project.state.others)
     photos = [split_box(support.path)[0] for group in groups for support in group]
     model = Path(project.model.locate(home))
-    heads = [model.with_name(HEAD_FILE)] if is_exported(model) else []
-    named = [*(photo for photo in photos if looks_like_image(photo.name)), *heads, model]
+    models = [model.with_name(HEAD_FILE), model] if is_exported(model) else []
+    named = [*(photo for photo in photos if looks_like_image(photo.name)), *models]
     inside = [Path(os.path.normpath(path)) for path in named]
     names = [path.relative_to(home) for path in inside if path.is_relative_to(home)]
-    if not is_exported(inside[-1]):
-        names = [name for name in names if home / name != inside[-1]]
     there = set(archive.namelist())
     members = dict.fromkeys(top / name.as_posix() for name in names if not any(part[0] == "." for part in name.parts))
     return [member for member in members if str(member) in there]

@@ -117,14 +117,13 @@ def _is_left(path: Path) -> bool:
 
 def _runs(process: str) -> bool:
     """Return whether a process is running, as far as the system tells."""
-    if os.name == "nt" or not process.isdecimal():
-        return True
     try:
-        os.kill(int(process), 0)
+        if os.name != "nt":
+            os.kill(int(process), 0)
     except ProcessLookupError:
         return False
-    except OSError:  # it belongs to another user
-        return True
+    except (OSError, ValueError):  # it belongs to another user, or the name is not ours
+        pass
     return True
 
 
