@@ -9,9 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from typer.testing import CliRunner
 
-from frn.cli.main import app
 from frn.estimator.loading import load_extractor
 from frn.features.extractor import Extractor
 from frn.features.feature_cache import Maps
@@ -19,6 +17,7 @@ from frn.images.opening import open_image
 from frn.ridge.enrolment import ClassScorer, enroll
 from frn.ridge.parameters import probabilities
 from tests import processes
+from tests.commands import frn
 from tests.drawings import DRAWINGS
 
 PROGRAMS = Path(__file__).parents[1] / "docs" / "guides" / "runtimes"
@@ -48,7 +47,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The exported files, and photos in JPEG and PPM format."""
     folder = tmp_path_factory.mktemp("runtimes")
     words = ["export", "--model", "conv4", "--out", str(folder / "exported")]
-    assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
+    assert frn(*words).exit_code == 0
     photos = [(path, f"classes/{name}") for name, k in SHOTS.items() for path in examples(name)[:k]]
     for path, home in [*photos, *((path, "queries") for path in QUERIES)]:
         for kind in ("jpg", "ppm"):

@@ -11,9 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from typer.testing import CliRunner
 
-from frn.cli.main import app
 from frn.data.synthetic import draw_moth, species
 from frn.estimator.loading import load_classifier
 from frn.features.extractor import Tta
@@ -21,6 +19,7 @@ from frn.images.boxes import box_name
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.enrolled_form import as_project_head
 from frn.ridge.parameters import HeadParameters
+from tests.commands import frn
 from tests.drawings import DRAWINGS
 
 SAMPLES = DRAWINGS
@@ -44,7 +43,7 @@ def export(tmp_path: Path, *options: str, classes: Path = SAMPLES / "moths") -> 
     out = tmp_path / "page"
     (tmp_path / RUNTIME.name).symlink_to(RUNTIME.resolve())
     words = ["export", "--web", out, "--classes", classes, "--model", MODEL, *options]
-    assert CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False).exit_code == 0
+    assert frn(*words).exit_code == 0
     return out
 
 
@@ -182,7 +181,7 @@ def test_page_names_the_parts_that_explain_names(
     browser.execute_script("arguments[0].focus()", svg)
     WebDriverWait(browser, WAIT).until(lambda _: panel.is_displayed())
     words = ["explain", SAMPLES / "moths", query, "--model", MODEL, "--json", "--out", tmp_path / "x.png"]
-    drawn = json.loads(CliRunner().invoke(app, [str(word) for word in words]).stdout)
+    drawn = json.loads(frn(*words).stdout)
     assert svg.get_attribute("aria-label") == drawn["why"]
     for number, part in enumerate(drawn["parts"], 1):
         assert f"part {number} of {len(drawn['parts'])}" in panel.text
@@ -215,7 +214,7 @@ def test_page_finds_the_subjects_that_python_finds(
     (table := tmp_path / "classes.csv").write_text("\n".join(rows[:7]))
     project = tmp_path / "moths.frn.json"
     words = ["enroll", table, "--out", project, "--find", "one", "--model", MODEL, "--tta", tta]
-    assert CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False).exit_code == 0
+    assert frn(*words).exit_code == 0
     browser = show(serve(export(tmp_path, classes=project)))
     wait_for(browser, "Ready")
     browser.find_element(By.ID, "files").send_keys("\n".join(map(str, scenes[6:])))

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from frn.cli.main import app
+from tests.commands import frn
 from tests.drawings import DRAWINGS
 
 SAMPLES = DRAWINGS
@@ -19,7 +18,7 @@ PHONE = (390, 844)
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("report") / "photos.html"
     words = ["classify", SAMPLES / "moths", SAMPLES / "queries", "--report", out, "--model", "conv4"]
-    CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+    frn(*words)
     return out
 
 
@@ -31,7 +30,7 @@ def score(tmp_path_factory: pytest.TempPathFactory) -> Path:
         home.mkdir(parents=True, exist_ok=True)
         shutil.copy(query, home)
     words = ["score", SAMPLES / "moths", folder / "labelled", "--report", folder / "score.html", "--model", "conv4"]
-    CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+    frn(*words)
     return folder / "score.html"
 
 

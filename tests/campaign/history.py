@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-import typer.main
 from frn_tui.client.client import EngineClient
 from frn_tui.client.file_requests import LockProject, UnpackBundle
 from frn_tui.client.protocol import EngineError, OnEvent, Request, Result, parse
@@ -74,7 +73,6 @@ def quick(patch: pytest.MonkeyPatch) -> None:
     opened = cache(OwnModel)
     for kind in ("OwnModel", "ForeignModel"):
         patch.setattr(f"frn.features.extractor.{kind}", opened)
-    patch.setattr("typer.testing._get_command", cache(typer.main.get_command))
     patch.setattr("os.fsync", lambda descriptor: None)
 
 

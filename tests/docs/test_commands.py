@@ -9,14 +9,11 @@ import shutil
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
 from frn_tui.main import build_parser
-from typer.testing import CliRunner
 
-from frn.cli.main import app
+from tests.commands import COMMAND, frn
 from tests.drawings import DRAWINGS
 
 ROOT = Path(__file__).parents[2]
@@ -100,7 +97,6 @@ def why_not_run(words: list[str]) -> str:
     return next((why for what, why in ONLY_READ.items() if text.startswith(what) or f" {what}" in text), "")
 
 
-COMMAND: Any = typer.main.get_command(app)
 COMMANDS = commands()
 RUN = {text: found for text, found in COMMANDS.items() if not why_not_run(found[0])}
 
@@ -178,9 +174,7 @@ def test_commands_in_sentences_parse(page: Path) -> None:
 @pytest.mark.parametrize("text", RUN)
 def test_a_command_runs_and_prints_the_documented_output(text: str, place: Path) -> None:
     words, shown = RUN[text]
-    done = CliRunner().invoke(
-        app, words + SMALLER.get(words[0], []), input=f"{place}/new.jpg\n", catch_exceptions=False
-    )
+    done = frn(*words + SMALLER.get(words[0], []), stdin=f"{place}/new.jpg\n")
     assert done.exit_code == 0, done.stderr
     if shown:
         assert_shown(done.stdout, shown)

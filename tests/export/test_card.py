@@ -19,10 +19,8 @@ from frn_export.card import OPEN_PHOTO, model_card
 from frn_export.graphs.backbone import features_graph
 from frn_export.graphs.head import head_graph
 from PIL import Image
-from typer.testing import CliRunner
 
 from frn._version import __version__
-from frn.cli.main import app
 from frn.features.extractor import Extractor
 from frn.features.feature_cache import Maps
 from frn.images.opening import open_image
@@ -33,6 +31,7 @@ from frn.models.model import Model
 from frn.ridge.enrolment import ClassScorer, enroll
 from frn.ridge.parameters import HeadParameters
 from tests import processes
+from tests.commands import frn
 from tests.profiles import DISPLAY_P3, cmyk_profile, grey_profile, rgb_profile
 
 TRANSFORMS = {
@@ -92,7 +91,7 @@ def test_code_on_the_card_runs_in_a_bare_python_with_the_same_answers(
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(moths / "test" / home / f"0{number}.png", copy)
     words = ["export", "--out", str(out), "--classes", str(tmp_path / "classes"), "--precision", "fp16"]
-    assert CliRunner().invoke(app, words).exit_code == 0
+    assert frn(*words).exit_code == 0
     card = (out / "README.md").read_text(encoding="utf-8")
     assert "into one of 2 classes" in card
     opening, classifying, embedding, comparing = code_blocks(card)

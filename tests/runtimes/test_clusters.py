@@ -14,9 +14,8 @@ import time
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from frn.cli.main import app
+from tests.commands import frn
 from tests.drawings import DRAWINGS
 from tests.runtimes.environments import place_of, python_with
 
@@ -81,7 +80,7 @@ def test_killing_a_worker_loses_no_photo(kind: str, tmp_path: Path) -> None:
     everything = sorted(photos.iterdir())
     assert sorted(row["image"] for row in rows) == [str(path) for path in everything]
     lines = tmp_path / "expected.jsonl"
-    CliRunner().invoke(app, ["classify", str(MOTHS), str(photos), "--out", str(lines)])
+    frn("classify", MOTHS, photos, "--out", lines)
     expected = {line["image"]: line for line in map(json.loads, lines.read_text().splitlines())}
     for row in rows:
         line = expected[row["image"]]

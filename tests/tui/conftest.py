@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from itertools import groupby
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import frn_tui.app
 import pytest
@@ -20,6 +21,7 @@ from rich.style import Style
 from textual._compositor import Compositor
 from textual._context import visible_screen_stack
 from textual.app import App, ComposeResult
+from textual.css.stylesheet import Stylesheet
 from textual.geometry import Size
 from textual.message import Message
 from textual.pilot import Pilot
@@ -40,7 +42,16 @@ def quick_app() -> Iterator[None]:
     def skip(compositor: Compositor, **_: object) -> None:
         compositor._dirty_regions.clear()
 
+    parse, parsed = Stylesheet._parse_rules, dict[object, Any]()
+
+    def parse_once(sheet: Stylesheet, css: str, **source: Any) -> Any:
+        """Parse each style sheet once, not once for each app."""
+        key = (css, *source.values(), *sheet._variables.items())
+        parsed[key] = rules = parsed.get(key) or parse(sheet, css, **source)
+        return rules
+
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Stylesheet, "_parse_rules", parse_once)
         patch.setattr(Compositor, "render_update", skip)
         patch.setattr("textual._wait.SLEEP_GRANULARITY", 0.004)
         patch.setattr("textual._wait.SLEEP_IDLE", 0.0004)
@@ -166,7 +177,7 @@ async def opened(
         if not engine.left:
             await driver.idle()
         yield driver
-        if shown.is_running:
+        if shown.is_running and shown not in DRAWN:
             drawn(shown)  # without an error
 
 
@@ -254,8 +265,12 @@ def play() -> Play:
     return Play()
 
 
+DRAWN: WeakSet[App[Any]] = WeakSet()
+
+
 def drawn(app: App[Any]) -> list[Strip]:
     """Draw the screen, over those behind a dialog."""
+    DRAWN.add(app)
     visible_screen_stack.set(app._background_screens)
     return app.screen._compositor.render_strips()
 

@@ -13,15 +13,14 @@ from frn_export.graphs.builder import FLOAT, GraphBuilder
 from frn_export.graphs.traced import write_traced
 from frn_export.parity import compare_features
 from torchvision import models
-from typer.testing import CliRunner
 
-from frn.cli.main import app
 from frn.errors import FrnError
 from frn.estimator.few_shot import FewShotClassifier
 from frn.features.extractor import Extractor
 from frn.features.onnx_runtime import check_model, open_session, run_session
 from frn.models.model import Model, import_pretrained, save_model
 from frn.ridge.parameters import HeadParameters
+from tests.commands import frn
 
 
 def imported(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> Model:
@@ -64,16 +63,14 @@ def test_weights_file_is_exported_and_classifies(tmp_path: Path, moths: Path, mo
     save_model(model, tmp_path / "m.safetensors")
     out, classes = tmp_path / "out", moths / "test"
     words = ["export", "--model", str(tmp_path / "m.safetensors"), "--out", str(out), "--classes", str(classes)]
-    result = CliRunner().invoke(app, words)
+    result = frn(*words)
     assert result.exit_code == 0, result.output
     card = (out / "README.md").read_text(encoding="utf-8")
     assert "| backbone | torchvision:resnet18 |" in card
     assert "weights of torchvision:resnet18 from resnet18.pth (SHA-256 " in card
 
     photo = classes / "moth 40" / "00.png"
-    result = CliRunner().invoke(
-        app, ["classify", str(classes), str(photo), "--model", str(out / "features.onnx"), "--json"]
-    )
+    result = frn("classify", classes, photo, "--model", out / "features.onnx", "--json")
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
     fitted = FewShotClassifier(out / "features.onnx").fit(
@@ -96,7 +93,7 @@ def test_an_untrained_head_is_tuned_on_the_validation_split(
 ) -> None:
     save_model(imported("resnet18", tmp_path, monkeypatch, 64), tmp_path / "m.safetensors")
     words = ["eval", str(tmp_path / "m.safetensors"), "--data", str(moths), "--shot", "1", "--queries", "5"]
-    result = CliRunner().invoke(app, [*words, "--episodes", "20", "--json"])
+    result = frn(*words, "--episodes", "20", "--json")
     assert result.exit_code == 0, result.output
     (found,) = json.loads(result.stdout)["results"]
     assert found["head"] != {"alpha": 0.0, "beta": 0.0, "gamma": 1.0}

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from frn.cli.main import app
+from tests.commands import frn
 from tests.drawings import DRAWINGS
 
 MOTHS, QUERIES = DRAWINGS / "moths", DRAWINGS / "queries"
@@ -19,8 +19,8 @@ PHOTO = QUERIES / "eyed footman 6.jpg"
 CLASSES = ("banded footman", "eyed footman", "tailed footman")
 
 
-def frn(*words: object) -> Result:
-    return CliRunner().invoke(app, [*map(str, words), "--model", "conv4"], catch_exceptions=False)
+def run(*words: object) -> Result:
+    return frn(*words, "--model", "conv4")
 
 
 @pytest.fixture
@@ -54,8 +54,8 @@ def rows_of(folder: Path) -> list[list[str]]:
 @pytest.mark.parametrize("top", ["", "moths/"])
 def test_a_zip_gives_the_same_answers_as_its_folder(folder: Path, top: str) -> None:
     path = zipped(folder, top, extra=("__MACOSX/moths/._x.jpg", f"{top}.DS_Store"))
-    expected = frn("classify", folder, PHOTO, "--json")
-    told = frn("classify", path, PHOTO, "--json")
+    expected = run("classify", folder, PHOTO, "--json")
+    told = run("classify", path, PHOTO, "--json")
     assert (told.exit_code, told.stdout, told.stderr) == (0, expected.stdout, "")
 
 
@@ -65,13 +65,13 @@ def test_boxes_in_a_csv_and_in_names_give_the_same_answers_as_cropped_photos(fol
     told_of = [[*row, *map(str, box)] for row in rows[:1]] + [[*row, "", "", "", ""] for row in rows[1:]]
     odd = [*rows[0], "1", "2", "wide", "4"]
     boxed = table(folder, [["path", "label", "x", "y", "width", "height"], *told_of, odd])
-    told = frn("classify", boxed, f"{PHOTO}#xywh=20,10,60,50", "--json")
+    told = run("classify", boxed, f"{PHOTO}#xywh=20,10,60,50", "--json")
     assert "row 17 is skipped: its box is 1, 2, wide, 4; x, y, width and height must be pixels" in told.stderr
     first = folder.parent / rows[0][0]
     for photo, target in ((PHOTO, query), (first, first.with_suffix(".png"))):
         Image.open(photo).convert("RGB").crop((20, 10, 80, 60)).save(target)
     first.unlink()
-    expected = json.loads(frn("classify", folder, query, "--json").stdout)
+    expected = json.loads(run("classify", folder, query, "--json").stdout)
     found = json.loads(told.stdout)
     assert found.pop("image") == f"{PHOTO}#xywh=20,10,60,50"
     expected.pop("image")
@@ -86,8 +86,8 @@ def test_a_csv_gives_the_same_answers_as_its_folder(folder: Path, head: list[str
     rows = rows_of(folder)
     if len(head) == 3:
         rows = [[label, "", path] for path, label in rows]
-    expected = frn("classify", folder, PHOTO, "--json")
-    told = frn("classify", table(folder, [head, *rows] if head else rows, delimiter), PHOTO, "--json")
+    expected = run("classify", folder, PHOTO, "--json")
+    told = run("classify", table(folder, [head, *rows] if head else rows, delimiter), PHOTO, "--json")
     assert (told.exit_code, told.stdout, told.stderr) == (0, expected.stdout, "")
 
 
@@ -97,14 +97,14 @@ def test_every_command_accepts_a_zip_or_csv_of_classes(folder: Path, tmp_path: P
     labelled = tmp_path / "labelled" / "eyed footman"
     labelled.mkdir(parents=True)
     shutil.copy(PHOTO, labelled)
-    assert frn("explain", path, PHOTO, "--out", tmp_path / "why.png").exit_code == 0
-    assert json.loads(frn("score", path, tmp_path / "labelled", "--json").stdout)["photos"] == 1
-    assert "15 are examples" in frn("score", folder, path).stderr
-    assert frn("enroll", path, "--out", tmp_path / "m.frn.json").exit_code == 0
-    project = CliRunner().invoke(app, ["classify", str(tmp_path / "m.frn.json"), str(PHOTO), "--json"])
-    assert project.stdout == frn("classify", folder, PHOTO, "--json").stdout
+    assert run("explain", path, PHOTO, "--out", tmp_path / "why.png").exit_code == 0
+    assert json.loads(run("score", path, tmp_path / "labelled", "--json").stdout)["photos"] == 1
+    assert "15 are examples" in run("score", folder, path).stderr
+    assert run("enroll", path, "--out", tmp_path / "m.frn.json").exit_code == 0
+    project = frn("classify", tmp_path / "m.frn.json", PHOTO, "--json")
+    assert project.stdout == run("classify", folder, PHOTO, "--json").stdout
     shutil.rmtree(os.environ["FRN_CACHE"])  # the photos are read again, from the zip
-    again = CliRunner().invoke(app, ["classify", str(tmp_path / "m.frn.json"), str(PHOTO), "--json"])
+    again = frn("classify", tmp_path / "m.frn.json", PHOTO, "--json")
     assert (again.stdout, again.stderr) == (project.stdout, "")
 
 
@@ -114,17 +114,17 @@ def test_csv_output_of_score_and_classify_can_be_scored(
     labelled = tmp_path / "labelled" / "eyed footman"
     labelled.mkdir(parents=True)
     shutil.copy(PHOTO, labelled)
-    assert frn("score", folder, tmp_path / "labelled", "--out", tmp_path / "scored.csv").exit_code == 0
-    assert json.loads(frn("score", folder, tmp_path / "scored.csv", "--json").stdout)["accuracy"] == 1
+    assert run("score", folder, tmp_path / "labelled", "--out", tmp_path / "scored.csv").exit_code == 0
+    assert json.loads(run("score", folder, tmp_path / "scored.csv", "--json").stdout)["accuracy"] == 1
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sub").mkdir()
-    assert frn("score", folder, "labelled", "--out", Path("sub", "scored.csv")).exit_code == 0
-    assert json.loads(frn("score", folder, Path("sub", "scored.csv"), "--json").stdout)["accuracy"] == 1
+    assert run("score", folder, "labelled", "--out", Path("sub", "scored.csv")).exit_code == 0
+    assert json.loads(run("score", folder, Path("sub", "scored.csv"), "--json").stdout)["accuracy"] == 1
 
 
 def test_rows_without_a_photo_or_a_label_are_reported_and_the_others_are_used(folder: Path) -> None:
     odd = [["x.pdf", "jay"], ["", "jay"], ["moths/y.jpg", ""], ["gone.jpg", "eyed footman"]]
-    told = frn("classify", table(folder, [["path", "label"], *rows_of(folder), *odd]), PHOTO)
+    told = run("classify", table(folder, [["path", "label"], *rows_of(folder), *odd]), PHOTO)
     assert told.exit_code == 0
     for reason in (
         "row 17 is skipped: .pdf",
@@ -148,7 +148,7 @@ def test_rows_without_a_photo_or_a_label_are_reported_and_the_others_are_used(fo
 )
 def test_a_csv_without_classes_is_refused_with_a_one_line_error(tmp_path: Path, content: bytes, reason: str) -> None:
     (tmp_path / "x.csv").write_bytes(content)
-    told = frn("classify", tmp_path / "x.csv", PHOTO)
+    told = run("classify", tmp_path / "x.csv", PHOTO)
     assert told.exit_code == 1
     assert reason in told.stderr
     assert len(told.stderr.splitlines()) == 1
@@ -160,11 +160,11 @@ def test_a_damaged_zip_is_refused_but_a_damaged_photo_in_a_zip_is_skipped(folder
     place = data.find(b"\xff\xd8\xff")  # damage the first photo
     data[place : place + 200] = bytes(200)
     path.write_bytes(data)
-    told = frn("classify", path, PHOTO)
+    told = run("classify", path, PHOTO)
     assert told.exit_code == 0
     assert "cannot be read from the zip" in told.stderr
     (tmp_path / "y.zip").write_bytes(data[:-30])
-    told = frn("classify", tmp_path / "y.zip", PHOTO)
+    told = run("classify", tmp_path / "y.zip", PHOTO)
     assert (told.exit_code, len(told.stderr.splitlines())) == (1, 1)
     assert "is not a complete zip" in told.stderr
 
@@ -180,4 +180,4 @@ def test_zip_names_without_the_utf8_flag_are_read_as_utf8(folder: Path) -> None:
             p if p[place - 4 : place - 2] != flag else p[: place - 4] + bytes(2) + p[place - 2 :] for p in parts
         )
     path.write_bytes(data)
-    assert frn("classify", path, PHOTO, "--json").stdout == frn("classify", folder, PHOTO, "--json").stdout
+    assert run("classify", path, PHOTO, "--json").stdout == run("classify", folder, PHOTO, "--json").stdout

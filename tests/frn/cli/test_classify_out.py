@@ -7,19 +7,18 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from frn.cli.main import app
 from frn.features.feature_cache import content_key
 from tests import processes
+from tests.commands import frn, is_described
 from tests.drawings import DRAWINGS
-from tests.frn.conftest import is_described
 
 SAMPLES = DRAWINGS
 
 
 def classify(*words: object) -> Result:
-    return CliRunner().invoke(app, ["classify", *map(str, words), "--model", "conv4"], catch_exceptions=False)
+    return frn("classify", *words, "--model", "conv4")
 
 
 def test_a_stopped_run_continues_after_its_last_line(tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ import pytest
 import torch
 from frn_export.graphs.backbone import features_graph
 from PIL import Image
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from frn.cli.main import app
 from frn.models.model import Model, load_model
 from frn.models.zoo import shipped_extractors
+from tests.commands import frn
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +26,7 @@ def few_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def export(*words: object) -> Result:
-    return CliRunner().invoke(app, ["export", *(str(word) for word in words)], catch_exceptions=False)
+    return frn("export", *words)
 
 
 @pytest.fixture
@@ -84,9 +84,7 @@ def test_both_classifiers_agree_for_few_shots(two_classes: Path, tmp_path: Path)
     labels, shares = opened["classifier-batch"].run(["label", "probability"], {"images": images})
     assert labels[0] == label
     np.testing.assert_allclose(shares[0], probability, atol=1e-5)
-    told = CliRunner().invoke(
-        app, ["classify", str(two_classes), str(save(image, tmp_path)), "--model", "conv4", "--json"]
-    )
+    told = frn("classify", two_classes, save(image, tmp_path), "--model", "conv4", "--json")
     expected = list(json.loads(told.stdout)["probabilities"].values())
     np.testing.assert_allclose(probability, expected, atol=1e-3)
 
@@ -170,7 +168,7 @@ def test_export_without_classes_removes_an_older_classifier(two_classes: Path, t
     names = {"preprocess.onnx", "features.onnx", "head.onnx", "README.md", "SHA256SUMS", "classifier-batch.onnx"}
     assert {path.name for path in out.iterdir()} == names
     (out / "features.onnx").write_bytes((out / "preprocess.onnx").read_bytes())
-    used = CliRunner().invoke(app, ["classify", str(two_classes), "x.jpg", "--model", str(out / "features.onnx")])
+    used = frn("classify", two_classes, "x.jpg", "--model", out / "features.onnx")
     assert "features.onnx: is not the file that SHA256SUMS in its folder lists" in used.stderr
     for name in ("classifier.onnx", "model.safetensors"):
         assert f"removed {out / name}: it belonged to the previous export\n" in result.stderr
@@ -179,7 +177,7 @@ def test_export_without_classes_removes_an_older_classifier(two_classes: Path, t
 def test_a_project_is_exported_with_its_own_model_and_threshold(two_classes: Path, tmp_path: Path) -> None:
     folder, project = two_classes, tmp_path / "m.frn.json"
     words = ["enroll", str(folder), "--model", "conv4", "--out", str(project), "--threshold", "0.25"]
-    assert CliRunner().invoke(app, words).exit_code == 0
+    assert frn(*words).exit_code == 0
     result = export("--classes", project, "--out", tmp_path / "out")
     assert result.exit_code == 0, result.stderr
     session = onnxruntime.InferenceSession(tmp_path / "out" / "classifier.onnx")
@@ -206,7 +204,7 @@ def threshold_of(session: onnxruntime.InferenceSession) -> float:
 def test_project_whose_model_has_changed_is_refused(two_classes: Path, tmp_path: Path) -> None:
     project = tmp_path / "m.frn.json"
     words = ["enroll", str(two_classes), "--model", "conv4", "--threshold", "0.9", "--out", str(project)]
-    assert CliRunner().invoke(app, words).exit_code == 0
+    assert frn(*words).exit_code == 0
     document = json.loads(project.read_text())
     document["model"]["sha256"] = "0" * 64
     project.write_text(json.dumps(document))

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import typer
-from typer.testing import CliRunner
 
 from frn.cli.main import app
+from tests.commands import frn
 from tests.drawings import DRAWINGS
 
 TAKEN_BY_NAME = "locals"  # function through which a command passes on all of its parameters by name
@@ -62,6 +62,6 @@ def test_options_without_effect_are_refused(words: str, reason: str, tmp_path: P
     (tmp_path / "x.jpg").touch()
     places = {"CLASSES": tmp_path, "PHOTO": tmp_path / "x.jpg", "MOTHS": DRAWINGS / "moths"}
     given = [str(places.get(word, word)) for word in words.split()]
-    told = CliRunner().invoke(app, given)
+    told = frn(*given)
     assert told.exit_code in (1, 2)
     assert reason in told.stderr

@@ -6,18 +6,18 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from frn.cli.main import app
 from frn.images.opening import open_image
 from frn.projects.project import load_project
+from tests.commands import frn
 from tests.drawings import DRAWINGS
 
 MOTHS = DRAWINGS / "moths"
 
 
 def group(*words: object) -> Result:
-    return CliRunner().invoke(app, ["group", *map(str, words), "--model", "conv4"], catch_exceptions=False)
+    return frn("group", *words, "--model", "conv4")
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import typer
 from frn_tui.main import build_parser
-from typer.testing import CliRunner
 
 from frn.cli.main import app
 from frn.cli.shell.help import EXAMPLES
+from tests.commands import frn
 
 ROOT: Any = typer.main.get_command(app)
 
@@ -30,7 +30,7 @@ every_command = pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 @every_command
 def test_help_is_at_most_80_columns_wide_and_does_not_wrap_too_early(words: tuple[str, ...]) -> None:
     """A line ends too early if the first word of the next line would still fit."""
-    shown = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"}).stdout
+    shown = frn(*words, "--help", env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"}).stdout
     lines = [line.rstrip() for line in shown.splitlines()]
     assert max(map(len, lines)) <= 80
     prose = lines[: next(i for i, line in enumerate([*lines, "╭"]) if line.startswith("╭"))]
@@ -54,7 +54,7 @@ def test_every_option_help_of_the_app_is_under_60_characters() -> None:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_help_ends_with_examples_that_parse(name: str) -> None:
-    shown = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"}).stdout
+    shown = frn(name, "--help", env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"}).stdout
     assert [line.strip() for line in shown.splitlines() if line.strip()][-len(EXAMPLES[name]) :] == [*EXAMPLES[name]]
     for example in EXAMPLES[name]:
         program, command, *arguments = shlex.split(example)

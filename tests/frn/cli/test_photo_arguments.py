@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 from frn_tui.terminal.paths import parse_paths
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from frn.cli.main import app
 from frn.data.folders import scan
 from frn.errors import FrnError
 from frn.estimator.few_shot import FewShotClassifier
@@ -25,7 +24,7 @@ TOO_LONG = "a" * 300 + ".jpg"
 
 def classify(*words: object, stdin: bytes | None = None) -> Result:
     words = ("classify", MOTHS, *words, "--model", "conv4", "--json")
-    return CliRunner().invoke(app, [str(word) for word in words], input=stdin, catch_exceptions=False)
+    return frn(*words, stdin=stdin)
 
 
 def images(result: Result) -> list[str]:

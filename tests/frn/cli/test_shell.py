@@ -16,9 +16,8 @@ import typer
 from frn.cli.main import app
 from frn.cli.shell.schemas import RESULTS, schema
 from tests import processes
-from tests.commands import frn
+from tests.commands import frn, is_described
 from tests.drawings import DRAWINGS
-from tests.frn.conftest import is_described
 
 MOTHS, QUERIES = DRAWINGS / "moths", DRAWINGS / "queries"
 PHOTO = QUERIES / "eyed footman 6.jpg"

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from frn.cli.main import app
 from frn.cli.shell import console
 from frn.cli.shell.console import live_text, progress_bar
 from frn.inference.classifier import Classifier
+from tests.commands import frn
 from tests.drawings import DRAWINGS
 
 SAMPLES = DRAWINGS
@@ -70,6 +69,6 @@ def test_enrolling_in_a_pipe_reports_progress(
         "explain": [SAMPLES / "moths", SAMPLES / "queries" / "eyed footman 6.jpg", "--out", tmp_path / "x.png"],
         "enroll": [SAMPLES / "moths", "--out", tmp_path / "x.frn.json"],
     }
-    told = CliRunner().invoke(app, [command, *map(str, words[command]), "--model", "conv4"])
+    told = frn(command, *words[command], "--model", "conv4")
     assert any(re.fullmatch(r"enrolling .* \(\d+ s\)", line) for line in lines)
     assert not re.search("^enrolling", told.stdout, re.MULTILINE)

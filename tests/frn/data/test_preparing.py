@@ -7,14 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 import frn.data.prepare as preparation
-from frn.cli.main import app
 from frn.data.prepare import prepare, sources
 from frn.data.prepare.published import BENCHMARKS
 from frn.errors import FrnError
 from frn.system import archives
+from tests.commands import frn
 from tests.frn.data.miniatures import Files, aircraft_files, cub_files, picture, prepared, tar_of, unpacked, zip_of
 
 
@@ -177,12 +176,12 @@ def test_download_fetches_the_archive_once(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_prepare_lists_every_benchmark_and_gives_one_line_errors(birds: Path, tmp_path: Path) -> None:
-    shown = CliRunner().invoke(app, ["data", "prepare", "--help"], env={"COLUMNS": "300"})
+    shown = frn("data", "prepare", "--help", env={"COLUMNS": "300"})
     words = set(shown.stdout.replace(",", " ").split())
     assert {*BENCHMARKS, "folder", *BENCHMARKS["cub-raw"].splits} <= words
     place = ["--source", str(birds), "--out", str(tmp_path / "out")]
-    done = CliRunner().invoke(app, ["data", "prepare", "cub-raw", "--split", "all", "--unofficial", *place])
+    done = frn("data", "prepare", "cub-raw", "--split", "all", "--unofficial", *place)
     assert (done.exit_code, done.stdout.split()[:5]) == (0, ["test", "40", "classes", "40", "images"])
-    wrong = CliRunner().invoke(app, ["data", "prepare", "cub", *place])
+    wrong = frn("data", "prepare", "cub", *place)
     assert (wrong.exit_code, wrong.stdout) == (1, "")
     assert wrong.stderr == "error: unknown data set 'cub'. Did you mean 'cub-cropped' or 'cub-raw'?\n"

@@ -6,13 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from frn.cli.main import app
 from frn.errors import FrnError
 from frn.estimator.loading import load_extractor
 from frn.evaluation.comparison import ModelComparison, compare_models, disagreements
 from frn.inference.classifier import Classifier, Prediction
+from tests.commands import frn
 
 MODELS = ("conv4", "resnet12-small")
 
@@ -68,10 +67,10 @@ def test_compare_command_prints_the_library_result(classes: dict[str, list[Path]
         for path in paths:
             (home / path.name).write_bytes(path.read_bytes())
     words = ["models", "compare", str(tmp_path / "classes"), "--model", "conv4", "--model", "resnet12-small"]
-    shown = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+    shown = json.loads(frn(*words, "--json").stdout)
     first, _ = compared(classes)
     assert shown["models"]["conv4"]["accuracy"] == round(100 * first.right / first.photos, 2)
-    result = CliRunner().invoke(app, words)
+    result = frn(*words)
     assert result.exit_code == 0, result.output
     table = result.stdout
     assert "conv4" in table

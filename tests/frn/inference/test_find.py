@@ -15,9 +15,8 @@ from frn_export.graphs.finder import finder_graph
 from frn_export.quantise import int8
 from onnxruntime import InferenceSession
 from PIL import Image
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from frn.cli.main import app
 from frn.data.synthetic import draw_moth, species
 from frn.errors import FrnError
 from frn.estimator.few_shot import FewShotClassifier
@@ -33,6 +32,7 @@ from frn.inference.find.examples import learn
 from frn.inference.find.finder import SCALE, Finder, Sought
 from frn.inference.find.windows import distinct, margins, pixel_box, window_means
 from frn.ridge.enrolment import ClassScorer, enroll
+from tests.commands import frn
 
 
 def test_windows_have_the_means_of_their_cells() -> None:
@@ -176,7 +176,7 @@ def overlap(one: Box, other: Box) -> float:
 
 def run(*words: str | Path) -> Result:
     """Run a command that succeeds."""
-    ran = CliRunner().invoke(app, [*map(str, words)])
+    ran = frn(*words)
     assert ran.exit_code == 0, ran.output
     return ran
 
@@ -271,7 +271,7 @@ def test_one_box_per_class_finds_the_others_and_a_project_keeps_them(
     assert open_image(crop).size == tuple(answers[0]["box"][2:])
     crop.write_text("mine")
     words = ("classify", project, queries[0][0], "--crops", tmp_path / "crops")
-    refused = CliRunner().invoke(app, [*map(str, words)])
+    refused = frn(*words)
     assert (refused.exit_code, crop.read_text()) == (1, "mine"), refused.stderr
     assert str(crop) in refused.stderr.replace("\n", "")
     run(*words, "--replace")
@@ -374,7 +374,7 @@ def test_an_export_finds_what_python_finds(
 ) -> None:
     rows = [f"{path},{name},{','.join(map(str, box))}" for name, own in photos.items() for path, box in own[:3]]
     (table := tmp_path / "classes.csv").write_text("\n".join(["path,label,x,y,width,height", *rows]))
-    run("enroll", table, "--out", project := tmp_path / "moths.frn.json", "--find", "one")
+    run("enroll", table, "--out", project := tmp_path / "moths.frn.json", "--find", "one", "--model", "conv4")
     run("export", "--classes", project, "--out", tmp_path / "out")
     queries = [own[3][0] for own in photos.values()]
     answers = frn_json("classify", project, *queries)

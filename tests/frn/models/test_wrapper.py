@@ -17,17 +17,16 @@ from torch import Tensor, nn
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset
 from torchvision.models import resnet18
 from torchvision.transforms import v2
-from typer.testing import CliRunner
 
 import frn
 from frn import FRN, EpisodeSampler, FewShotClassifier
 from frn.backbones import build_backbone
-from frn.cli.main import app
 from frn.errors import FrnError
 from frn.heads import build_head
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model, save_model
+from tests.commands import frn as run
 from tests.drawings import DRAWINGS
 from tests.runtimes.environments import packages_in, place_of
 
@@ -264,9 +263,7 @@ def test_a_registered_backbone_can_be_saved_exported_and_used(mine: str, tmp_pat
     model = load_model(tmp_path / "m.safetensors")
     assert (model.d, model.grid) == (16, (8, 8))
 
-    result = CliRunner().invoke(
-        app, ["export", "--model", str(tmp_path / "m.safetensors"), "--out", str(tmp_path / "o")]
-    )
+    result = run("export", "--model", tmp_path / "m.safetensors", "--out", tmp_path / "o")
     assert result.exit_code == 0, result.output
     session = onnxruntime.InferenceSession(tmp_path / "o" / "features.onnx", providers=["CPUExecutionProvider"])
     images = torch.rand(3, 3, 32, 32)
@@ -282,9 +279,7 @@ def test_a_registered_backbone_can_be_saved_exported_and_used(mine: str, tmp_pat
 
 def test_a_registered_backbone_is_trained(mine: str, tmp_path: Path, moths: Path) -> None:
     words = ["train", "cifar-fs-conv4", "--backbone", mine, "--data", str(moths), "--out", str(tmp_path / "run")]
-    result = CliRunner().invoke(
-        app, [*words, "--epochs", "1", "--way", "3", "--shot", "2", "--queries", "2", "--aux", "off"]
-    )
+    result = run(*words, "--epochs", "1", "--way", "3", "--shot", "2", "--queries", "2", "--aux", "off")
     assert result.exit_code == 0, result.output
     assert load_model(tmp_path / "run").config.backbone == mine
 

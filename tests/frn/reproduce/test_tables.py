@@ -7,14 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from frn.cli.main import app
 from frn.data.prepare.published import BENCHMARKS
 from frn.reproduce.table_report import Locations, commands, markdown, report
 from frn.reproduce.tables import TABLES, Row, RunSpec
 from frn.training.presets import PRESETS
 from frn.training.runs.run_options import RunOptions
+from tests.commands import frn
 
 
 def test_photo_table_trains_every_row_with_the_same_budget() -> None:
@@ -110,9 +109,9 @@ def test_measurements_of_other_commands_are_referenced(tmp_path: Path) -> None:
 
 
 def test_every_table_is_listed() -> None:
-    listed = json.loads(CliRunner().invoke(app, ["reproduce", "--json"]).stdout)
+    listed = json.loads(frn("reproduce", "--json").stdout)
     assert [table["table"] for table in listed] == list(TABLES)
-    text = CliRunner().invoke(app, ["reproduce"]).stdout
+    text = frn("reproduce").stdout
     assert re.search(r"cub-cropped-conv4-no-aux +no Aux, Conv-4 +1-shot 68.38 ± 0.23, 5-shot 88.13 ± 0.13", text)
 
 

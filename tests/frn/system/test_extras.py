@@ -6,10 +6,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from frn.cli.main import app
 from frn.system.extras import EXTRAS, install_command
+from tests.commands import frn
 
 ROOT = Path(__file__).parents[3]
 
@@ -33,7 +32,7 @@ def test_missing_timm_gives_a_one_line_error(monkeypatch: pytest.MonkeyPatch) ->
     for name in ("timm", "huggingface_hub"):
         monkeypatch.setitem(sys.modules, name, None)
     for more in ([], ["--weights", __file__]):
-        result = CliRunner().invoke(app, ["models", "add", "timm:vit_tiny_patch16_224", *more])
+        result = frn("models", "add", "timm:vit_tiny_patch16_224", *more)
         assert result.exit_code == 1
         assert (
             result.stderr.splitlines()[-1]

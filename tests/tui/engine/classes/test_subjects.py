@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from onnxruntime import InferenceSession
 from PIL import Image
-from typer.testing import CliRunner
 
-from frn.cli.main import app
 from frn.data.synthetic import draw_moth, species
 from frn.images.boxes import Box, box_name, split_box
+from tests.commands import frn
 from tests.tui.engine.conftest import Engine
 
 Photos = dict[str, list[tuple[Path, Box]]]
@@ -36,7 +35,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Photos:
 
 
 def run(*words: str | Path) -> str:
-    ran = CliRunner().invoke(app, [*map(str, words)])
+    ran = frn(*words)
     assert ran.exit_code == 0, ran.output
     return ran.stdout
 
