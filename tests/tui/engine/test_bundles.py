@@ -55,7 +55,7 @@ def test_bundle_opens_on_a_machine_without_the_originals(
         assert "already exists" in engine.ask("unpack", path=str(place / name), folder=str(place / "birds")).reason
     loaded = engine.done("load", path=str(project))
     assert content(loaded["state"]) == content(state)
-    assert loaded["state"]["threshold"] == 0.3
+    assert (loaded["state"]["threshold"], loaded["has_changed"]) == (0.3, False)
     paths = [one["path"] for entry in loaded["state"]["classes"] for one in entry["supports"]]
     assert list(engine.done("stamp", paths=paths)) == paths
     assert all(Path(path).resolve().is_relative_to(place / "birds") for path in paths)
@@ -90,6 +90,7 @@ def test_bundle_includes_a_model_that_is_not_shipped(
     bare.done("bundle", path=str(tmp_path / "b"), state=bare.state(birds))
     own.unlink()
     loaded = bare.done("load", path=str(tmp_path / "b" / "b.frn.json"))
+    assert loaded["has_changed"]  # the file of the open model
     assert bare.done("open_model", model=loaded["model"])["sha256"] == loaded["sha256"]
 
 
@@ -160,12 +161,17 @@ def test_bundle_of_the_maximum_size_is_unpacked_but_one_byte_more_is_refused(
     engine: Engine, birds: dict[str, list[Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine.done("bundle", path=str(tmp_path / "b.zip"), state=engine.state(birds))
-    with zipfile.ZipFile(tmp_path / "b.zip") as archive:
+    with zipfile.ZipFile(tmp_path / "b.zip", "a") as archive:
+        archive.writestr("filler", bytes(5 << 20))
         size = sum(member.file_size for member in archive.infolist())
     for free, name in ((size - 1, "little"), (size, "enough")):
         monkeypatch.setattr(shutil, "disk_usage", lambda folder, free=free: SimpleNamespace(free=free))
         end = engine.ask("unpack", path=str(tmp_path / "b.zip"), folder=str(tmp_path / name)).end
-        assert ("MiB free" in end.get("reason", "")) == (free < size) != (tmp_path / name).exists()
+        assert (
+            (f"needs 5 MiB, but {tmp_path} has 5 MiB free" in end.get("reason", ""))
+            == (free < size)
+            != (tmp_path / name).exists()
+        )
 
 
 def test_a_file_that_is_not_a_bundle_is_refused(engine: Engine, tmp_path: Path) -> None:
@@ -219,7 +225,9 @@ def test_a_box_is_bundled_as_a_photo_and_found_again_after_a_move(
     copy = tmp_path / "b" / "jay" / "one.png"
     with Image.open(copy) as image:
         assert image.size == (20, 10)
-    assert content(engine.done("load", path=str(tmp_path / "b" / "b.frn.json"))["state"]) == content(state)
+    loaded = engine.done("load", path=str(tmp_path / "b" / "b.frn.json"))["state"]
+    assert content(loaded) == content(state)
+    assert Path(loaded["classes"][0]["supports"][0]["path"]).name == "one.png"
     new = tmp_path / "new" / "two.png"
     new.parent.mkdir()
     photo.rename(new)

@@ -8,13 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from frn_tui.client.protocol import Heat
+from frn_tui.client.protocol import Heat, parse
+from frn_tui.engine.pictures import previews
 from frn_tui.engine.pictures.encoding import draw_frame
 from frn_tui.engine.pictures.previews import NO_MODEL, fit, paint
+from frn_tui.engine.worker_queues import Job, serve
 from frn_tui.terminal.modes import FRAME
 from frn_tui.terminal.rendered_picture import Box
 from PIL import Image
 
+from frn.images.opening import decode_whole
 from tests.tui.engine.conftest import Engine, Message
 
 HEAT: Message = {"map": [[0.0] * 4] * 3 + [[1.0] * 4], "low": 0.0, "high": 1.0, "smooth": False}
@@ -52,6 +55,20 @@ def test_a_preview_is_the_whole_frame_of_the_file(engine: Engine, wide: Path) ->
     assert answer["crop"][0] > 0
     of_views = engine.done("preview", path=str(wide), columns=40, rows=20, views=True)
     assert of_views["crop"] == [0, 0, 1, 1]
+
+
+def test_a_preview_that_is_cancelled_while_its_photo_is_decoded_is_not_drawn(
+    bare: Engine, wide: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def decode(data: bytes, path: Path, side: int) -> Any:
+        job.cancelled.set()
+        return decode_whole(data, path, side)
+
+    sent: list[Any] = []
+    monkeypatch.setattr(previews, "decode_whole", decode)
+    job = Job(1, parse({"op": "preview", "path": str(wide), "columns": 4, "rows": 2}), sent.append)
+    serve(bare.handlers["preview"], job)
+    assert sent == [{"id": 1, "end": "cancelled"}]
 
 
 def test_zoomed_preview_stays_within_the_photo(bare: Engine, wide: Path) -> None:
@@ -108,14 +125,46 @@ def test_each_location_of_the_map_is_drawn_in_the_right_place(
     assert checked > 50
 
 
-def test_the_crop_of_a_subject_lies_inside_it(bare: Engine, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("subject", "part"),
+    [
+        ([20, 10, 40, 40], (20, 10, 60, 50)),
+        ([60, 20, 80, 80], (60, 20, 100, 60)),  # reaches beyond the photo
+        ([5, 5, 1, 1], (5, 5, 6, 6)),
+    ],
+)
+def test_the_crop_of_a_subject_lies_inside_it(
+    bare: Engine, tmp_path: Path, subject: list[int], part: tuple[int, int, int, int]
+) -> None:
     Image.new("RGB", (100, 60)).save(tmp_path / "x.png")
-    where: Message = {"columns": 60, "rows": 40, "subject": [20, 10, 40, 40]}
-    answer = bare.done("preview", path=str(tmp_path / "x.png"), **where)
-    left, top, right, bottom = answer["crop"]
-    assert (left + right, top + bottom) == pytest.approx((0.8, 1.0))
-    assert 0.2 < left < right < 0.6
-    assert 1 / 6 < top < bottom < 5 / 6
+    answer = bare.done("preview", path=str(tmp_path / "x.png"), columns=60, rows=40, subject=subject)
+    left, top, right, bottom = part
+    margin = (right - left) * (1 - 84 / 92) / 2  # the network sees 84 of 92 pixels of each side
+    inside = ((left + margin) / 100, (top + margin) / 60, (right - margin) / 100, (bottom - margin) / 60)
+    assert answer["crop"] == pytest.approx(inside)
+
+
+@pytest.mark.parametrize(("mode", "lines"), [("kitty", 100 * 60 - 96 * 56), ("half", 4 * (7 + 7 - 1))])
+def test_the_frame_is_around_the_subject_or_else_around_what_the_network_sees(
+    bare: Engine, tmp_path: Path, mode: str, lines: int
+) -> None:
+    Image.new("RGB", (160, 80)).save(path := tmp_path / "x.png")
+    columns, rows = (16, 4) if mode == "kitty" else (160, 40)
+    where: Message = {"path": str(path), "columns": columns, "rows": rows, "cell": [10, 20], "mode": mode}
+    for subject in ([20, 10, 100, 60], []):
+        answer = bare.done("preview", **where, subject=subject, framed=True)
+        if mode == "kitty":
+            drawn = np.frombuffer(zlib.decompress(base64.b64decode(answer["data"])), np.uint8).reshape(80, 160, 3)
+        else:
+            drawn = pixels(base64.b64decode(answer["cells"]), columns)
+        y, x = np.nonzero(drawn.any(2))
+        box = (0.125, 0.125, 0.75, 0.875) if subject else answer["crop"]
+        edges = [x.min() / 160, y.min() / 80, (x.max() + 1) / 160, (y.max() + 1) / 80]
+        assert edges == pytest.approx(box, abs=0.01)
+        assert len(y) == lines or not subject
+    assert not np.frombuffer(
+        base64.b64decode(bare.done("preview", **where | {"mode": "half"})["cells"]), np.uint8
+    ).any()
 
 
 FRAMES = [
@@ -155,8 +204,9 @@ def test_kitty_image_respects_its_pixel_limit_and_aspect_ratio(bare: Engine, wid
     assert width * height == pytest.approx(1_500_000, rel=0.002)
     assert width / height == pytest.approx(4, rel=0.002)
     assert len(zlib.decompress(base64.b64decode(large["data"]))) == 3 * width * height
-    sixel = bare.done("preview", **(arguments | {"columns": 100, "rows": 40, "mode": "sixel"}), cell=[10, 20])
-    assert sixel["pixels"] == [1000, 240]
+    sixel = bare.done("preview", **(arguments | {"columns": 137, "rows": 40, "mode": "sixel"}), cell=[14, 20])
+    assert sixel["pixels"] == [1918, 480]
+    assert [row.count("\t") for row in sixel["data"].split("\n")] == [2] * 24  # pieces of up to 68 cells
 
 
 @pytest.mark.parametrize(("room", "zoom"), [((100, 8), 1.0), ((12, 6), 8.0)])
