@@ -116,7 +116,7 @@ def doubtful_boxes(classifier: Classifier, find: Callable[[str], Maps]) -> list[
     """Return the examples whose box probably shows something else, most doubtful first.
 
     By leave-one-out, their class then rebuilds the subject that is found in the photo better than the box, by more than
-    the box's margin. Of five boxes per class, one of them elsewhere in its photo, it names 80% (nine kinds) and all
+    the box's margin. Of five boxes per class, one of them elsewhere in its photo, it names 78% (nine kinds) and all
     (four boards) of the wrong ones, and 1% and 2% of the others.
     """
     left_out = classifier.left_out
