@@ -108,7 +108,7 @@ def add_model(
             raise
 
     chosen: dict[str, object] = {}
-    if layer == "auto" and classes:
+    if classes:
         model, tried = choose_layer(build, classes, report)
         plain = next(each for each in tried if (each.layer, each.channels) == (1, "plain"))
         chosen = {"chosen": str(tried[0]), "unchosen": str(plain)}

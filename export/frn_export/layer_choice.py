@@ -94,10 +94,10 @@ def channel_maps(pools: Sequence[Maps]) -> Iterator[tuple[str, Floats | None]]:
     """Yield maps of the channels (d, d) with their names; they keep the mean energy, on which lambda's size depends."""
     moments = sum(rows.T @ rows for rows in (pool_rows(pool).astype(np.float64) for pool in pools))
     energies, directions = np.linalg.eigh(moments)
-    half = np.where(np.arange(len(energies)) < len(energies) // 2, 0.0, 1.0)
+    half = np.arange(len(energies)) >= len(energies) // 2
     yield "plain", None
-    for name, gains in (("principal half", half), ("whitened", 1 / np.sqrt(energies.clip(0) + energies.mean()))):
-        scale = np.sqrt(energies.sum() / (energies * gains**2).sum())
+    for name, gains in (("principal half", half), ("whitened", (energies + energies.mean()) ** -0.5)):
+        scale = np.sqrt(energies.sum() / (energies @ np.square(gains)))
         yield name, ((directions * gains * scale) @ directions.T).astype(np.float32)
 
 

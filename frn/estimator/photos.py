@@ -62,7 +62,8 @@ def several(photos: Iterable[Photo]) -> Iterable[Photo]:
 
     Raises FrnError for a single photo, which would be split into letters or rows of pixels.
     """
-    one_array = getattr(photos, "ndim", 0) == 3 and tuple(getattr(photos, "shape", ()))[-1:] == (3,)
+    shape: tuple[int, ...] = getattr(photos, "shape", ())
+    one_array = len(shape) == 3 and shape[-1] == 3
     if isinstance(photos, str | Path | bytes | Image.Image) or hasattr(photos, "read") or one_array:
         raise FrnError("photos must be a list: put a single photo in brackets")
     if isinstance(photos, set | frozenset | Mapping) or not isinstance(photos, Iterable):

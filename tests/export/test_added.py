@@ -14,7 +14,7 @@ import torch
 from frn_export import added
 from frn_export.added import add_file, add_model
 from frn_export.graphs.backbone import features_graph
-from frn_export.layer_choice import channel_maps, choose_layer
+from frn_export.layer_choice import Candidate
 from PIL import Image
 
 from frn.errors import FrnError
@@ -38,22 +38,23 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @cache
-def small() -> Model:
+def small(method: str = "frn") -> Model:
     return Model(
-        ModelConfig(backbone="conv4", method="frn", last_pool=False, transform=EvaluationTransform(size=16))
+        ModelConfig(backbone="conv4", method=method, last_pool=False, transform=EvaluationTransform(size=16))
     ).eval()
 
 
-@pytest.mark.parametrize(("given", "name"), [(None, "mine"), ("other", "other")])
+@pytest.mark.parametrize(("given", "name", "method"), [(None, "mine", "frn"), ("other", "other", "proto")])
 def test_file_is_added_under_its_own_name_by_default(
-    folder: Path, tmp_path: Path, given: str | None, name: str
+    folder: Path, tmp_path: Path, given: str | None, name: str, method: str
 ) -> None:
-    save_model(small(), tmp_path / "mine.safetensors")
+    save_model(small(method), tmp_path / "mine.safetensors")
     found, files = add_file(str(tmp_path / "mine.safetensors"), name=given)
     assert (found, files.extractor) == (name, folder / name / "features.onnx")
     assert files.extractor is not None
     assert Extractor.open(files.extractor).shape == (4, 64)
     assert load_model(folder / name / "model.safetensors").d == 64
+    assert (folder / name / "head.onnx").exists() == (method == "proto")
     assert (folder / name / "notes.json").read_text() == (
         '{\n  "backbone": "conv4",\n  "about": "mine.safetensors",\n'
         '  "milliseconds": 1.3,\n  "added": "today, as %Y-%m-%d"\n}\n'
@@ -96,15 +97,22 @@ def asked(monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path) -> list
         ("timm:tiny.a1_in1k", {}, "tiny", None),
         ("torchvision:resnet18", {"name": "mine"}, "mine", None),
         ("timm:tiny.a1_in1k", {"layer": 2}, "tiny", None),
+        ("timm:tiny.a1_in1k", {"method": "proto"}, "tiny", None),
     ],
 )
 def test_backbone_is_added_under_its_name_up_to_the_first_dot(
     asked: list[dict[str, Any]], folder: Path, wanted: str, options: dict[str, Any], name: str, size: int | None
 ) -> None:
+    (folder / ".other.frn-part").mkdir(parents=True)  # left by a killed program
     assert add_model(wanted, **options)[0] == name
+    assert [path.name for path in folder.iterdir()] == [name]
+    with pytest.raises(FrnError, match="already exists"):
+        add_model(wanted, **options)
+    assert len(asked) == 1  # before anything is imported
     backbone = KNOWN.backbone if wanted == "known" else wanted
     backbone += f"@{options['layer']}" if "layer" in options else ""
-    assert (asked[0]["backbone"], asked[0]["size"], asked[0]["method"]) == (backbone, size, "frn")
+    assert (asked[0]["backbone"], asked[0]["size"]) == (backbone, size)
+    assert asked[0]["method"] == options.get("method", "frn")
     notes = json.loads((folder / name / "notes.json").read_text())
     assert (notes["backbone"], notes["about"]) == (backbone, "a network" if wanted == "known" else wanted)
     assert notes["weights"] == "cached.bin"
@@ -114,12 +122,43 @@ def test_network_that_computes_other_features_than_the_catalogue_expects_is_refu
     asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = added.sample_similarity(Extractor(graph().SerializeToString(), "known", trusted=True))
-    for similarity, size in ((found, None), (found + 0.1, 64)):  # another size has other features
+    for similarity, size in ((found, None), (found - 0.009, 48), (found + 0.012, 64)):  # another size, other features
         network = Network(backbone="timm:known", about="a network", size=48, similarity=similarity)
         monkeypatch.setattr(added, "catalogue", lambda network=network: {"known": network})
         add_model("known", name=f"good-{size}", size=size)
-    with pytest.raises(FrnError, match=r"the similarity of two sample photos differs by -0\.100 from the expected"):
+    with pytest.raises(FrnError, match=r"the similarity of two sample photos differs by -0\.012 from the expected"):
         add_model("known")
+
+
+def test_similarity_is_the_cosine_of_the_mean_features(monkeypatch: pytest.MonkeyPatch) -> None:
+    maps = np.array([[[3, 1], [1, 3]], [[6, 0], [4, 0]]], np.float32)  # means of 45 and 0 degrees
+    monkeypatch.setattr(Extractor, "feature_maps", lambda extractor, pixels: maps)
+    similarity = added.sample_similarity(Extractor(graph().SerializeToString(), "known", trusted=True))
+    assert similarity == pytest.approx(np.sqrt(0.5))
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"layer": "auto"}, r"chooses on photos of --classes FOLDER"),
+        ({"classes": {"a": [Path("x")]}}, r"chooses on photos of --classes FOLDER"),
+        ({"layer": "auto", "classes": {"a": [Path("x")]}, "method": "proto"}, "compares maps with the head frn"),
+    ],
+)
+def test_options_that_auto_layer_cannot_use_are_refused(options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(FrnError, match=reason):
+        add_model("torchvision:resnet18", **options)
+
+
+def test_chosen_layer_and_the_plain_last_one_are_noted(
+    asked: list[dict[str, Any]], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = [Candidate(*at, 9, 9, -1) for at in ((3, "whitened"), (2, "plain"), (1, "whitened"), (1, "plain"))]
+    monkeypatch.setattr(added, "choose_layer", lambda build, classes, report: (build(3), tried))
+    add_model("timm:tiny", layer="auto", classes={"a": [Path("x")]})
+    notes = json.loads((folder / "tiny" / "notes.json").read_text())
+    assert (notes["chosen"], notes["unchosen"]) == (str(tried[0]), str(tried[-1]))
+    assert notes["backbone"] == asked[0]["backbone"] == "timm:tiny@3"
 
 
 def test_weights_in_a_package_are_used_unless_a_file_is_given(
@@ -169,28 +208,3 @@ def test_auto_layer_of_a_transformer_classifies_as_well_as_its_notes_say(folder:
     assert classifier.left_out
     right = (classifier.left_out[0].argmin(1) == classifier.left_out[1]).sum()
     assert f"{right} of 12 photos right by leave-one-out" in notes["chosen"]
-    with pytest.raises(FrnError, match=r"needs two classes of two photos or more, and 1 of 2 have them"):
-        added(name="other", classes={"a": classes["dark"], "b": classes["light"][:1]})
-    with pytest.raises(FrnError, match=r"chooses on photos of --classes FOLDER"):
-        added(name="other")
-
-
-def test_auto_layer_says_why_a_network_has_no_layer() -> None:
-    def build(layer: int) -> Model:
-        raise FrnError(f"no layer {layer}")
-
-    with pytest.raises(FrnError, match="no layer 1"):
-        choose_layer(build, {"a": [Path("1"), Path("2")], "b": [Path("3"), Path("4")]}, print)
-
-
-def test_channel_maps_whiten_or_project_and_keep_the_energy() -> None:
-    spread = np.array([9, 5, 3, 1, 0.5, 0.2])
-    pool = (np.random.default_rng(0).normal(size=(40, 30, 6)) * spread).astype(np.float32)
-    maps = dict(channel_maps([pool]))
-    assert maps["plain"] is None
-    for name, rank in (("principal half", 3), ("whitened", 6)):
-        channels = maps[name]
-        assert channels is not None
-        mapped = pool @ channels
-        np.testing.assert_allclose(np.square(mapped).sum(), np.square(pool).sum(), rtol=1e-5)
-        assert np.linalg.matrix_rank(channels) == rank

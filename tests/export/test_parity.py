@@ -1,5 +1,6 @@
 """Checks that an export must pass before it is written."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from frn_export.graphs.classifier import classifier_graph
 from frn_export.graphs.head import head_graph
 from frn_export.parity import HALF_TOLERANCE, HEAD_TOLERANCE, compare_features, compare_head, verified_head
 from frn_export.quantise import half
+from PIL import Image
 
 from frn.errors import FrnError
 from frn.features.extractor import Extractor
@@ -22,6 +24,7 @@ from frn.features.onnx_runtime import HEAD_OPERATORS, ForeignModel
 from frn.heads import Head
 from frn.inference.classifier import Classifier
 from frn.models.model import Model, load_model
+from frn.projects.session import State
 from frn.ridge.parameters import HeadParameters
 from tests.models import small_model
 
@@ -146,18 +149,41 @@ def test_operators_of_an_exported_head_are_those_that_frn_opens(monkeypatch: pyt
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "classes"),
+    ("name", "options", "classes", "reason"),
     [
-        ("features.onnx", ExportOptions(), None),
-        ("README.md", ExportOptions(), None),
-        ("classifier-batch.onnx", ExportOptions(), {"jay": [Path("x")]}),
-        ("model.safetensors", ExportOptions(weights=True), None),
+        ("features.onnx", ExportOptions(), None, "features.onnx: already exists"),
+        ("README.md", ExportOptions(), None, "README.md: already exists"),
+        ("classifier-batch.onnx", ExportOptions(), {"jay": [Path("x")]}, "classifier-batch.onnx: already exists"),
+        ("model.safetensors", ExportOptions(weights=True), None, "model.safetensors: already exists"),
+        ("model.safetensors", ExportOptions(), None, "started"),
+        ("finder.onnx", ExportOptions(), State(search="one"), "finder.onnx: already exists"),
+        ("finder.onnx", ExportOptions(), State(), "started"),
+        ("mine.txt", ExportOptions(), {"\udcff": [Path("x")]}, "is not valid text"),
     ],
 )
 def test_file_that_would_be_overwritten_is_refused_before_any_work(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, options: ExportOptions, classes: Any
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, options: ExportOptions, classes: Any, reason: str
 ) -> None:
+    def start(model: None) -> None:
+        raise FrnError("started")
+
     (tmp_path / name).write_text("mine")
-    monkeypatch.setattr(export, "features_graph", pytest.fail)
-    with pytest.raises(FrnError, match=f"{name}: already exists"):
+    monkeypatch.setattr(export, "features_graph", start)
+    with pytest.raises(FrnError, match=reason):
         export.export_model(None, tmp_path, options, classes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("levels", "is_allowed"), [(2, True), (3, False)])
+def test_preprocessing_may_differ_by_two_grey_levels(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, levels: int, is_allowed: bool
+) -> None:
+    model = small_model()
+
+    def shifted(session: object, outputs: object, inputs: dict[str, Any]) -> list[Any]:
+        image = model.config.transform(Image.fromarray(inputs["image"]))
+        return [(image.transpose(2, 0, 1)[None] + np.float32(levels)) / 255]
+
+    monkeypatch.setattr(export, "run_session", shifted)
+    with nullcontext() if is_allowed else pytest.raises(FrnError, match=r"preprocess\.onnx differs"):
+        export.export_model(model, tmp_path / "out", ExportOptions())
+    assert (tmp_path / "out").exists() == is_allowed

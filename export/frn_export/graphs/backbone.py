@@ -94,15 +94,15 @@ def _resnet12(graph: GraphBuilder, x: str, backbone: ResNet12) -> str:
 def _convolution(graph: GraphBuilder, x: str, convolution: nn.Conv2d, norm: nn.BatchNorm2d, *, stem: int = 1) -> str:
     """Add a convolution; a stem of s x s patches becomes one on pixels, with s times the kernel size and stride s."""
     weight, bias = fold(convolution, norm)
-    padding = convolution.kernel_size[0] // 2 * stem
+    out, _, _, side = weight.shape
+    padding = (side - 1) // 2 * stem
     attributes: dict[str, Any] = {}
     if stem != 1:
         attributes["strides"] = [stem, stem]
-        out, _, side, _ = weight.shape
         patches = weight.reshape(out, -1, stem, stem, side, side)  # out, 3, s, s, side, side
-        weight = patches.transpose(0, 1, 4, 2, 5, 3).reshape(out, -1, side * stem, side * stem)
+        side *= stem
+        weight = patches.transpose(0, 1, 4, 2, 5, 3).reshape(out, -1, side, side)
     inputs = (graph.constant(weight.astype(np.float32)), graph.constant(bias.astype(np.float32)))
-    side = weight.shape[-1]
     return graph.node("Conv", x, *inputs, kernel_shape=[side, side], pads=[padding] * 4, **attributes)
 
 

@@ -1,6 +1,7 @@
 """The Python API: files, images and arrays in; labels, probabilities, projects and ONNX files out."""
 
 import enum
+import io
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -50,12 +51,18 @@ def test_classifier_follows_scikit_learn_conventions(fitted: FewShotClassifier) 
 
 
 def test_transductive_photos_refine_classes_and_leave_answers_for_examples_unchanged() -> None:
-    few = FewShotClassifier(device="cpu").fit(sample_files(1))
+    few = FewShotClassifier("conv4", device="cpu").fit(sample_files(1))
     labels = np.array(TRUTH)
     alone = few.predict_proba(QUERIES)
     together = few.predict_proba(QUERIES, transductive=True)
     assert not np.allclose(alone, together)
-    assert (few.predict(QUERIES, transductive=True) == labels).sum() >= (few.predict(QUERIES) == labels).sum()
+    explained = np.array([answer.explained for answer in few.answers(QUERIES)])
+    np.testing.assert_array_equal(few.explained(QUERIES).max(1), explained)
+    answers = few.predict(QUERIES), few.predict(QUERIES, transductive=True)
+    for answered, shares in zip(answers, (alone, together), strict=True):
+        assert answered.tolist() == few.classes_[shares.argmax(1)].tolist()
+    assert (answers[0] == labels).sum() <= (answers[1] == labels).sum()
+    assert answers[0].tolist() != answers[1].tolist()
     np.testing.assert_allclose(few.predict_proba(QUERIES[::-1], transductive=True)[::-1], together, atol=1e-3)
     example = sample_files(1)[labels[0]]
     np.testing.assert_allclose(few.predict_proba(example, transductive=True), few.predict_proba(example))
@@ -91,6 +98,7 @@ def test_missing_photo_gives_a_warning(tmp_path: Path, monkeypatch: pytest.Monke
         f"class {name!r}: 1 of 2 photos is missing and not used",
         f"class {other!r}: 1 of 2 photos has changed since it was added",
     ]
+    assert {each.filename for each in caught} == {__file__}
     assert loaded.threshold_ == 0.5
     loaded.save(tmp_path / "m.frn.json", replace=True)  # the missing one may come back
     saved = {entry.name: entry.supports for entry in load_project(tmp_path / "m.frn.json").state.classes}
@@ -118,6 +126,7 @@ def test_numpy_threshold_is_saved(tmp_path: Path) -> None:
 def test_mistakes_are_reported(fitted: FewShotClassifier, tmp_path: Path) -> None:
     path, array = str(QUERIES[0]), np.zeros((40, 40, 3), np.uint8)
     other: Any = "cuda:0"
+    opened: Any = io.BytesIO()
     clf = FewShotClassifier()
     refused: list[tuple[Callable[[], object], str]]
     refused = [
@@ -127,7 +136,7 @@ def test_mistakes_are_reported(fitted: FewShotClassifier, tmp_path: Path) -> Non
         (lambda: clf.fit({"a": []}), "class 'a' has no photos"),
         (lambda: clf.fit({"a": [path], "b": [path]}), "is in class 'a' and in class 'b'"),
         (lambda: clf.fit({"a": [tmp_path / "none.jpg"]}), "cannot be read"),
-        (lambda: clf.fit({"a": [array]}).save(tmp_path / "x.frn.json"), "only photos that are files"),
+        (lambda: clf.fit({"a": [array], "b": [path]}).save(tmp_path / "x.frn.json"), "only photos that are files"),
         (lambda: FewShotClassifier("conv5"), "Did you mean 'conv4'"),
         (
             lambda: FewShotClassifier(device=other).fit({"a": [path]}),
@@ -144,6 +153,7 @@ def test_mistakes_are_reported(fitted: FewShotClassifier, tmp_path: Path) -> Non
         (lambda: clf.fit({"a": [path]}, ["a"]), "y is for a list"),
         (lambda: clf.fit({"a": [array.astype(float) - 1]}), "must be between 0 and 1"),
         (lambda: fitted.predict(path), "photos must be a list"),
+        (lambda: fitted.predict(opened), "photos must be a list"),
         (lambda: fitted.score([path], []), "1 photos but 0 labels"),
         (lambda: fitted.score([], []), "no photos to score"),
     ]
@@ -161,7 +171,7 @@ def test_copies_count_once_and_photos_of_two_classes_in_neither(tmp_path: Path) 
     clf = FewShotClassifier("conv4")
     with pytest.warns(FrnWarning, match="near copy of another|are the same photo") as told:
         clf.fit(classes)
-    assert len(told) == 2
+    assert [each.filename for each in told] == [__file__] * 2
     np.testing.assert_array_equal(clf.predict_proba(second), plain.predict_proba(second))
     assert clf.threshold_ == plain.threshold_
     parts = FewShotClassifier("conv4").fit({"a": first, "b": second})
@@ -173,8 +183,9 @@ def test_copies_count_once_and_photos_of_two_classes_in_neither(tmp_path: Path) 
 def test_only_photo_of_a_new_class_keeps_another_label_with_a_warning() -> None:
     classifier, (photo, similar) = FewShotClassifier("conv4").fit(sample_files(2)), QUERIES[:2]
     classifier.partial_fit([photo], ["new"])
-    with pytest.warns(FrnWarning, match="the only photo of class 'new' gets another label.*not its own witness"):
+    with pytest.warns(FrnWarning, match="only photo of class 'new' gets another label.*not its own witness") as told:
         assert classifier.predict([photo]).tolist() != ["new"]
+    assert [each.filename for each in told] == [__file__]
     assert [answer.example_of for answer in classifier.answers([photo, similar])] == ["new", None]
 
 

@@ -108,8 +108,9 @@ def test_a_photo_without_a_label_is_refused(cheap: FewShotClassifier, label: Any
 def test_scoring_matches_labels_loosely(cheap: FewShotClassifier) -> None:
     cheap.fit([photo(0), photo(1)], ["Ivory Gull", "E\u0301"])
     assert cheap.classes_.tolist() == ["Ivory Gull", "É"]
-    with pytest.warns(FrnWarning, match="'ivory_gull' is matched to the class 'Ivory Gull'"):
+    with pytest.warns(FrnWarning, match="'ivory_gull' is matched to the class 'Ivory Gull'") as caught:
         assert cheap.score([like(0), like(1)], ["ivory_gull", "E\u0301"]) == 1
+    assert caught[0].filename == __file__
     with pytest.warns(FrnWarning, match="'Ivory Gul' is not a class; the nearest name is 'Ivory Gull'"):
         assert cheap.score([like(0)], ["Ivory Gul"]) == 0
 
@@ -128,6 +129,7 @@ def forms() -> dict[str, Any]:
         "CHW floats": (chw / 255).astype(np.float32),
         "RGBA": np.dstack([pixels, np.full(pixels.shape[:2], 255, dtype=np.uint8)]),
         "tensor": torch.from_numpy(chw.copy()),
+        "tensor of rows": torch.from_numpy(pixels),
         "tensor of floats": torch.from_numpy(chw.copy()).float().div(255).requires_grad_(),
     }
 
@@ -139,7 +141,8 @@ def test_every_form_of_a_photo_gives_the_same_result(form: str) -> None:
 
 def test_grey_and_transparent_arrays_are_read() -> None:
     grey = photo(1)[..., :1]
-    assert (np.asarray(open_photo(grey)[1]) == grey).all()
+    for pixels in (grey, grey[..., 0]):
+        assert (np.asarray(open_photo(pixels)[1]) == grey).all()
     clear = np.dstack([photo(1), np.zeros((32, 32), dtype=np.uint8)])
     assert (np.asarray(open_photo(clear)[1]) == 255).all()
 
@@ -153,7 +156,7 @@ def test_shape_is_part_of_a_photo() -> None:
 
 
 @pytest.mark.parametrize(
-    "pixels", [photo(0).astype(float), photo(0).astype(np.int64), photo(0) / 255 - 1, photo(0)[..., :2]]
+    "pixels", [photo(0).astype(float), photo(0).astype(np.int64), photo(0) / 255 - 1, photo(0) / 128, photo(0)[..., :2]]
 )
 def test_ambiguous_pixels_are_refused(pixels: NDArray[Any]) -> None:
     with pytest.raises(ValueError, match=r"between 0 and 1|uint8 from 0 to 255|an array of pixels must be"):
@@ -174,4 +177,11 @@ def test_column_of_paths_works_like_a_list(cheap: FewShotClassifier, tmp_path: P
         Image.fromarray(like(seed)).save(tmp_path / f"like {seed}.png")
     column, asked = (np.array([[str(tmp_path / f"{name}{i}.png")] for i in (0, 1)]) for name in ("", "like "))
     fitted = cheap.fit(cast(Any, column), np.array([["a"], ["b"]]))
+    greys: Any = np.stack([photo(seed)[..., 0] for seed in (0, 1)])  # (n, h, w): two grey photos
+    assert fitted.explained(greys).shape == (2, 2)
     assert fitted.predict(cast(Any, asked)).tolist() == ["a", "b"]
+    rows = (f"{tmp_path}/0.png,a", "file://otherhost/y.png,b", f"{tmp_path}/1.png,b")
+    (tmp_path / "x.csv").write_text("\n".join(["path,label", *rows]))
+    with pytest.warns(FrnWarning, match=r"x\.csv: row 3 is skipped") as told:
+        assert cheap.fit(tmp_path / "x.csv").predict(cast(Any, asked)).tolist() == ["a", "b"]
+    assert [each.filename for each in told] == [__file__]

@@ -243,6 +243,9 @@ def test_photos_marked_as_none_of_the_classes_stay_marked(small: FewShotClassifi
     assert len(copied.classifier_.calibration.others) == 3
     copied.partial_fit({last: files[last][:1]}).save(path, replace=True)
     assert [other.key for other in load_project(path).state.others] == [other.key for other in others[1:]]
+    again = clone(small).fit(path)._fitted.classifier
+    assert [other.key for other in again.state.others] == [other.key for other in others[1:]]
+    assert len(again.calibration.others) == 2
 
 
 def test_a_pickle_of_a_trained_head_opens(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from PIL import Image
 from typer.testing import Result
 
 from frn.data.synthetic import draw_moth, species
-from frn.errors import FrnError
+from frn.errors import FrnError, FrnWarning
 from frn.estimator.few_shot import FewShotClassifier
 from frn.estimator.loading import load_classifier, load_extractor
 from frn.features.any_size import any_size
@@ -31,6 +31,7 @@ from frn.inference.enrollment import listed_state
 from frn.inference.find.examples import learn
 from frn.inference.find.finder import SCALE, Finder, Sought
 from frn.inference.find.windows import distinct, margins, pixel_box, window_means
+from frn.projects.project import load_project
 from frn.ridge.enrolment import ClassScorer, enroll
 from tests.commands import frn
 
@@ -79,17 +80,19 @@ def test_an_exported_finder_of_an_int8_model_finds_the_same_windows() -> None:
     extractor = Extractor(int8(plain.data, pixels), "int8", trusted=True)
     assert extractor.head
     maps = extractor.feature_maps(pixels)
-    classes = {str(kind): enroll(maps[kind::3], extractor.head) for kind in range(3)}
     finder, weights = Finder(extractor), draw.normal(size=extractor.shape[1])
-    session = InferenceSession(finder_graph(finder, classes, weights).SerializeToString())
     short = round(SCALE * finder.side)
     noise = draw.integers(0, 256, (short, 2 * short, 3), dtype=np.uint8)
     images = noise.transpose(2, 0, 1)[None] / np.float32(255)
-    (windows,) = session.run(["windows"], {session.get_inputs()[0].name: images})
-    found, sought = finder.maps(noise, SCALE), Sought(ClassScorer([*classes.values()]), weights)
-    places = [parts[margin.argmax()] for margin, parts in finder.windows(found, sought)]
-    cells = np.array(places) * [*found.shape[1::-1], *found.shape[1::-1]]
-    assert windows.tolist() == cells.round().astype(int).tolist()
+    found = finder.maps(noise, SCALE)
+    for way in (1, 2, 3):
+        classes = {str(kind): enroll(maps[kind::3], extractor.head) for kind in range(way)}
+        session = InferenceSession(finder_graph(finder, classes, weights).SerializeToString())
+        (windows,) = session.run(["windows"], {session.get_inputs()[0].name: images})
+        sought = Sought(ClassScorer([*classes.values()]), weights)
+        places = [parts[margin.argmax()] for margin, parts in finder.windows(found, sought)]
+        cells = np.array(places) * [*found.shape[1::-1], *found.shape[1::-1]]
+        assert windows.tolist() == cells.round().astype(int).tolist()
 
 
 def test_boxes_that_share_too_much_of_the_smaller_one_are_dropped() -> None:
@@ -321,10 +324,42 @@ def test_the_library_finds_subjects_in_files_and_in_memory(
     assert np.allclose([list(answer["probabilities"].values()) for answer in answers], expected, atol=2e-6)
     for other in (pickle.loads(pickle.dumps(classifier)), FewShotClassifier.load(path)):
         assert np.array_equal(other.predict_proba(queries), expected)
+
+
+def test_the_library_searches_as_the_command_does(photos: dict[str, list[tuple[Path, Box]]], tmp_path: Path) -> None:
+    paths = {name: [path for path, _ in own[:3]] for name, own in list(photos.items())[:2]}
+    boxed = {name: [box_name(str(own[0]), photos[name][0][1]), str(own[1])] for name, own in paths.items()}
+    few = FewShotClassifier("conv4", find=True, device="cpu").fit(boxed)
+    few.partial_fit({name: own[2:] for name, own in paths.items()}).save(path := tmp_path / "x.frn.json")
+    state = load_project(path).state
+    assert state.search == "one"
+    split = {entry.name: [split_box(photo.path) for photo in entry.supports] for entry in state.classes}
+    assert {name: [file.resolve() for file, _ in own] for name, own in split.items()} == paths
+    assert all(box for own in split.values() for _, box in own)
+    query = photos["moth 2"][0][0]
+    answer = frn_json("classify", path, query)[0]
+    for photo in (query, Image.open(query)):
+        assert few.predict_proba([photo])[0] == pytest.approx([*answer["probabilities"].values()], abs=2e-6)
+    pixels = np.asarray(Image.open(query))
     with pytest.raises(FrnError, match="find needs examples that are files"):
-        FewShotClassifier(find=True).fit({"a": [np.zeros((50, 50, 3), np.uint8)]})
+        FewShotClassifier("conv4", find=True, device="cpu").fit([query, pixels], ["a", "b"])
     with pytest.raises(FrnError, match="find must be True, False or one of none, one, all, auto, not 'two'"):
-        FewShotClassifier(find="two").fit(members)  # type: ignore[arg-type]
+        FewShotClassifier("conv4", find="two").fit(boxed)  # type: ignore[arg-type]
+
+
+def test_the_library_says_what_auto_decides(tmp_path: Path) -> None:
+    moths = {f"moth {kind}": [tmp_path / f"{kind}{number}.png" for number in range(2)] for kind in range(2)}
+    for kind, own in enumerate(moths.values()):
+        for number, path in enumerate(own):
+            draw_moth(species(kind), np.random.default_rng(number), 96).save(path)
+    with pytest.warns(FrnWarning, match="subjects are not searched for") as caught:
+        few = FewShotClassifier("conv4", find="auto", device="cpu").fit(moths)
+    assert [each.filename for each in caught] == [__file__]
+    few.save(path := tmp_path / "x.frn.json")
+    state = load_project(path).state
+    assert [[photo.path for photo in entry.supports] for entry in state.classes] == [*moths.values()]
+    plain = FewShotClassifier("conv4", find=False, device="cpu").fit(moths)
+    assert np.array_equal(few.predict_proba(moths["moth 0"]), plain.predict_proba(moths["moth 0"]))
 
 
 def test_a_box_on_something_else_is_named(photos: dict[str, list[tuple[Path, Box]]], tmp_path: Path) -> None:
