@@ -81,14 +81,17 @@ class Classifier(MapClassifier):
         self._enroll(replace(listed, search="none"))
         examples = [s for entry in self.state.classes if len(entry.supports) > 1 for s in entry.supports]
         examples = examples[:: stride(len(examples), "one")]
-        right, why = [0, 0], "leave-one-out needs two classes, one of them with two photos"
+        gain, why = 0, "leave-one-out needs two classes, one of them with two photos"
         if len(self.names) > 1 and examples:
-            unsearched = self.leave_out_photos(examples, self.example_maps())
+            without = self.leave_out_photos(examples, self.example_maps()).right
             notes = self._enroll(replace(listed, search="one"))
             assert self.left_out is not None  # it has been enrolled
-            right = [unsearched.right, self.left_out.right]
-            why = f"leave-one-out is right for {right[1]} of {len(examples)} examples with it, {right[0]} without"
-        if right[1] - right[0] < 2:
+            right, of = self.left_out.right, len(examples)
+            gain, why = (
+                right - without,
+                f"leave-one-out is right for {right} of {of} examples with it, {without} without",
+            )
+        if gain < 2:
             return [*self._enroll(replace(listed, search="none")), FrnError(f"subjects are not searched for: {why}")]
         return [*notes, FrnError(f"subjects are searched for: {why}")]
 

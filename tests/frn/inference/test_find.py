@@ -27,6 +27,7 @@ from frn.features.feature_cache import FeatureStore
 from frn.images.boxes import Box, box_name, split_box
 from frn.images.opening import open_image
 from frn.inference.classifier import Classifier
+from frn.inference.enrolled_form import LeftOut
 from frn.inference.enrollment import listed_state
 from frn.inference.find.examples import learn
 from frn.inference.find.finder import SCALE, Finder, Sought
@@ -375,14 +376,27 @@ def test_a_box_on_something_else_is_named(photos: dict[str, list[tuple[Path, Box
 
 
 @pytest.mark.parametrize(
-    ("classes", "reason"), [(1, "needs two classes, one of them with two photos"), (2, "is right for 4 of 4 examples")]
+    ("counts", "right", "note"),
+    [
+        ((2,), (), "not searched for: leave-one-out needs two classes, one of them with two photos"),
+        ((2, 2), (), "not searched for: leave-one-out is right for 4 of 4 examples with it, 4 without"),
+        ((2, 2, 1), (1, 2), "not searched for: leave-one-out is right for 2 of 4 examples with it, 1 without"),
+        ((2, 2, 1), (1, 3), "searched for: leave-one-out is right for 3 of 4 examples with it, 1 without"),
+    ],
 )
-def test_auto_needs_two_classes(tmp_path: Path, classes: int, reason: str) -> None:
-    for kind in range(classes):
+def test_auto_searches_if_two_more_examples_are_right(
+    tmp_path: Path, counts: tuple[int, ...], right: tuple[int, ...], note: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for kind, count in enumerate(counts):
         (home := tmp_path / f"moth {kind}").mkdir()
-        for number in range(2):
+        for number in range(count):
             draw_moth(species(kind), np.random.default_rng(number), 96).save(home / f"{number}.png")
-    assert f"leave-one-out {reason}" in str(load_classifier(tmp_path, find="auto")[1][-1])
+    if right:
+        values = iter(right)
+        monkeypatch.setattr(LeftOut, "right", property(lambda _: next(values)))
+    classifier, notes = load_classifier(tmp_path, "conv4", find="auto")
+    assert str(notes[-1]) == f"subjects are {note}"
+    assert classifier.state.search == ("none" if note.startswith("not") else "one")
 
 
 @pytest.mark.nightly
