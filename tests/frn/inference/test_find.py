@@ -71,8 +71,24 @@ def test_a_larger_photo_has_a_larger_map_of_the_plain_network(model: str, tta: T
     wide = np.concatenate([pixels, pixels], 1)
     assert finder.maps(wide, 1.0).shape[:2] == (h, 2 * w)
     strip = np.zeros((2, 900, 3), np.uint8) + 1
-    assert 10 * w <= finder.maps(strip, 1.0).shape[1] <= 11 * w
+    assert 10 * w <= finder.maps(strip, 1.0).shape[1] < 10.5 * w
     assert finder.maps(wide, 1.5).shape[:2] == (3 * h // 2, 3 * w)
+
+
+def test_windows_are_shares_of_the_shorter_side_of_a_photo_of_1024_pixels(tmp_path: Path) -> None:
+    extractor = load_extractor("frn-photo", "cpu")
+    finder, draw = Finder(extractor), np.random.default_rng(0)
+    Image.fromarray(draw.integers(0, 256, (1100, 2200, 3), dtype=np.uint8)).save(tmp_path / "wide.png")
+    pixels, size = finder.pixels(tmp_path / "wide.png")
+    assert (pixels.shape, size) == ((512, 1024, 3), (2200, 1100))
+    assert extractor.head
+    classes = [enroll(draw.random((1, *extractor.shape)), extractor.head)]
+    sought = Sought(ClassScorer(classes), np.zeros(extractor.shape[1]))
+    for share, (margin, parts) in zip((6, 4, 2), finder.windows(finder.maps(pixels, SCALE), sought), strict=True):
+        left, top, width, height = parts[-1]
+        assert (9 * height, 9 * 2 * width) == pytest.approx((share, share))  # ninths of the height
+        assert (left + width, top + height, *parts[0][:2]) == pytest.approx((1, 1, 0, 0))
+        assert len(parts) == len(margin) == (9 - share + 1) * (18 - share + 1)
 
 
 def test_an_exported_finder_of_an_int8_model_finds_the_same_windows() -> None:
