@@ -14,6 +14,7 @@ spread equally over the cells that it covers.
 Shape letters: r locations, k examples, d channels, c = h w cells.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -101,7 +102,7 @@ class Rebuilt:
         An example part has `side` of the height and width of the map, rounded up to cells; with `side=0` it is a cell.
         """
         k, h, w = self.taken.shape[2:]
-        high, wide = (max(1, -int(-side * length // 1)) for length in (h, w))
+        high, wide = (max(1, math.ceil(side * length)) for length in (h, w))
         if not k:
             return []
         shares = np.lib.stride_tricks.sliding_window_view(self.origin(box), (high, wide), axis=(1, 2)).sum((3, 4))
@@ -179,7 +180,7 @@ class Explanation:
             while grown:
                 grown = False
                 for wider in _extended(box, (h, w)):
-                    if wider.width <= -(-w // 3) and wider.height <= -(-h // 3) and fits[_of(wider)].all():
+                    if wider.width <= math.ceil(w / 3) and wider.height <= math.ceil(h / 3) and fits[_of(wider)].all():
                         box, grown = wider, True
                         break
             unused[_of(box)] = False

@@ -274,6 +274,15 @@ def test_a_form_that_is_not_whole_is_absent(extractor: Extractor, enrolled: Enro
             assert not describes(replace(form, **{field: value}), state, extractor), (field, value)
 
 
+def test_of_many_examples_of_larger_classes_up_to_128_are_scored_as_the_smallest(extractor: Extractor) -> None:
+    draws = np.random.default_rng(0)
+    keys = [str(place) for place in range(130)]
+    supports = [Support(Path(key), key, 1, 1) for key in keys]
+    state = State((ClassEntry(1, "small", tuple(supports[:1])), ClassEntry(2, "large", tuple(supports[1:]))))
+    maps = {key: draws.random(extractor.shape, np.float32) for key in keys}
+    assert [*Enrollment(extractor).enroll(state, maps).smaller] == keys[1::2]
+
+
 @pytest.mark.parametrize(("most", "chosen"), [(128, "bcdef"), (5, "bcdef"), (4, "bdf"), (2, "be")])
 def test_an_even_selection_of_larger_classes_is_scored_as_the_smallest(
     extractor: Extractor, monkeypatch: pytest.MonkeyPatch, most: int, chosen: str

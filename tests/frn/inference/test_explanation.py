@@ -18,7 +18,7 @@ from frn.estimator.loading import load_extractor
 from frn.features.extractor import Embedded
 from frn.features.feature_cache import FeatureStore
 from frn.inference.classifier import Classifier
-from frn.inference.explanation import Box, Rebuilt, compare, contributions, explain, rebuild
+from frn.inference.explanation import Box, Explanation, Rebuilt, compare, contributions, explain, rebuild
 from frn.projects.session import Support
 from frn.ridge.parameters import HeadParameters
 from frn.ridge.reconstruction import reconstruct
@@ -172,6 +172,56 @@ def test_parts_grow_to_a_third_of_a_side_around_the_largest_share(scale: float) 
     ]
 
 
+def of_single_cells(errors: np.ndarray) -> Explanation:
+    """Return the decision against a class with these errors, for a photo whose cells come from different ones."""
+    (h, w), cells = errors.shape, np.eye(errors.size)
+    first = replace(rebuilt(np.zeros((h, w))), taken=cells.reshape(h, w, 1, h, w), photos=PHOTOS[:1])
+    return compare(first, replace(rebuilt(errors), name="b"), 1.0, errors.size)
+
+
+@pytest.mark.parametrize(
+    ("against", "deciding", "speaking"),
+    [(1.0, 5, 0), (-2.3, 4, 1), (-1.3, 5, 0)],  # -7% of the decision is not minor, -4% is
+)
+def test_at_most_five_parts_are_shown(against: float, deciding: int, speaking: int) -> None:
+    errors = np.ones((6, 6))
+    errors[0, 5] = against
+    parts = of_single_cells(errors).parts()
+    assert [part.share > 0 for part in parts] == [True] * deciding + [False] * speaking
+
+
+def test_parts_that_make_up_half_are_enough() -> None:
+    errors = np.full((3, 3), 0.5)
+    errors[0] = 1.0
+    assert [part.box for part in of_single_cells(errors).parts()] == [Box(x, 0, 1, 1) for x in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("rest", "sentence"),
+    [
+        (0.0, "a rather than b: part 1 makes up 100% of the decision; a explains 100% of this part, b 56%"),
+        (-0.5, "a rather than b: part 1 outweighs the rest; a explains 100% of this part, b 56%; part 2 speaks for b"),
+    ],
+)
+def test_one_part_may_decide_alone(rest: float, sentence: str) -> None:
+    errors = np.full((2, 2), rest)
+    errors[0, 0] = 4.0
+    assert of_single_cells(errors).sentence() == sentence
+
+
+def test_equal_classes_share_the_decision_evenly() -> None:
+    found = compare(rebuilt(np.ones((2, 3))), rebuilt(np.ones((2, 3))), 1.0, 6)
+    assert (found.margin, found.shares.tolist()) == (0, [[1 / 6] * 3] * 2)
+
+
+@pytest.mark.parametrize(("count", "end"), [(10, "c8, c9"), (11, "c8, c9, …")])
+def test_up_to_ten_classes_are_named(count: int, end: str) -> None:
+    errors = {f"c{place}": float(place) for place in range(count)}
+    answering: Any = SimpleNamespace(other=None, predict=lambda *_: SimpleNamespace(errors=errors))
+    with pytest.raises(FrnError, match=f"{end}$"):
+        explain(answering, np.ones((1, 1)), against="x")
+
+
 def test_boxes_overlap_if_they_share_a_cell() -> None:
     boxes = [Box(*box) for box in itertools.product(range(3), range(3), (1, 3), (1, 3))]
     for one, other in itertools.product(boxes, repeat=2):
@@ -198,6 +248,8 @@ def test_example_parts_of_a_photo_do_not_overlap() -> None:
     assert len(rebuilt(np.zeros((6, 6))).sources()) == 3
     assert [s.share for s in sources] == pytest.approx([9 / 72] * 8)
     assert len({s.photo.key for s in sources}) == 2
+    each = rebuilt(np.zeros((6, 6))).sources(most=8, one_each=True)
+    assert [s.photo for s in each] == [*PHOTOS[:2]]
 
 
 def test_single_class_is_compared_with_reconstructing_nothing() -> None:
@@ -210,6 +262,14 @@ def test_class_without_other_examples_rebuilds_nothing() -> None:
     query = DRAWS.random((4, 5))
     found = rebuild("a", (), query, np.zeros((0, 4, 5), np.float32), HEAD, plain((2, 2)))
     assert (found.explained(), found.sources(), found.of_photos().tolist()) == (0, [], [])
+
+
+@pytest.mark.parametrize(("scale", "share"), [(0.0, 0.0), (0.01, 1.0)])
+def test_faint_photos_are_explained_and_black_ones_are_not(scale: float, share: float) -> None:
+    query, pool = scale * DRAWS.random((4, 5)), DRAWS.random((2, 4, 5))
+    found = rebuild("a", PHOTOS[:2], query, pool, HEAD, plain((2, 2)))
+    assert (found.explained() > 0) == bool(share)
+    assert found.of_photos().sum() == pytest.approx(share)
 
 
 def test_the_library_explains_photos_of_any_kind() -> None:
