@@ -74,8 +74,8 @@ class MapClassifier:
         # These are parts of the enrolled form, which describes them.
         self.leave_one_out: dict[str, Shares] = {}
         self.looks: dict[str, bytes] = {}
-        self._looks: tuple[State, list[tuple[Looks, list[Support]]]] | None = None
-        """The looks and the examples of each class, of this state."""
+        self._looks: list[tuple[Looks, list[Support]]] | None = None
+        """The looks and the examples of each class; None until they are needed."""
         self._scorer: Scorer | None = None
         self.left_out: LeftOut | None = None
         self.other_maps: Mapping[str, Maps] = {}
@@ -178,7 +178,7 @@ class MapClassifier:
         return None
 
     def _start(self, state: State, scorer: Scorer) -> None:
-        self.state, self.maps = state, None
+        self.state, self.maps, self._looks = state, None, None
         self._scorer = scorer if scorer.names else None
         self.mark_others({})
 
@@ -273,13 +273,13 @@ class MapClassifier:
         """
         if not self.looks:  # the classes were adopted without looks
             return [None] * len(looks)
-        if self._looks is None or self._looks[0] is not self.state:
+        if self._looks is None:
             groups = [[s for s in entry.supports if s.key in self.looks] for entry in self.state.classes]
-            self._looks = self.state, [(Looks([self.looks[s.key] for s in group]), group) for group in groups]
+            self._looks = [(Looks([self.looks[s.key] for s in group]), group) for group in groups]
         columns = self.scorer.class_errors(np.stack(feature_maps), [None] * len(looks)).argmin(1)
         copies: list[Support | None] = []
         for seen, column in zip(looks, columns.tolist(), strict=True):
-            examples, supports = self._looks[1][column]
+            examples, supports = self._looks[column]
             (place,) = nearest_copies(Looks([seen]), examples)
             copies.append(None if place is None else supports[place])
         return copies
