@@ -116,6 +116,8 @@ def test_boxes_that_share_too_much_of_the_smaller_one_are_dropped() -> None:
     first, at_limit, below = Box(0, 0, 10, 10), Box(7, 5, 10, 10), Box(8, 3, 20, 10)  # 15% and 14% of the first
     assert distinct([first, at_limit, below], 3) == [first, below]
     assert distinct([first, below], 1) == [first]
+    touching = [Box(0, 0, 2, 2), Box(2, 0, 2, 2), Box(0, 2, 2, 2)]
+    assert distinct(touching, 3) == touching
 
 
 def test_larger_maps_that_are_zero_or_too_large_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,6 +229,63 @@ def test_boxes_teach_where_subjects_are(
         other = learn(Finder(extractor), boxes, store)
     assert all(np.array_equal(each.weights, lesson.weights) for each in (stored, missing, other))
     assert not learn(finder, [path for path, _ in photos["moth 0"]], store).weights.any()
+
+
+def fake_finder(scenes: dict[str, tuple[np.ndarray, tuple[int, int]]]) -> Any:
+    """Return a finder of photos with these maps and sizes, by name."""
+    extractor = SimpleNamespace(sha256="x", shape=(16, 5), keys=lambda paths, _: [str(path) for path in paths])
+    return SimpleNamespace(
+        extractor=extractor, pixels=lambda path: (path.name, scenes[path.name][1]), maps=lambda name, _: scenes[name][0]
+    )
+
+
+def test_boxes_teach_a_ridge_regression_in_which_a_box_weighs_as_much_as_its_surroundings() -> None:
+    draw = np.random.default_rng(0)
+    scenes = {
+        "a": (draw.random((4, 6, 5)), (120, 60), Box(20, 15, 40, 30)),
+        "b": (draw.random((5, 3, 5)), (60, 200), Box(10, 70, 30, 100)),
+        "tiny": (draw.random((3, 3, 5)), (90, 90), Box(70, 12, 1, 1)),  # the nearest cell counts as inside
+        "full": (draw.random((2, 2, 5)), (50, 50), Box(0, 0, 50, 50)),
+    }
+    finder = fake_finder({name: (maps, size) for name, (maps, size, _) in scenes.items()})
+
+    def expected(names: list[str]) -> np.ndarray:
+        rows, targets, weights = list[np.ndarray](), list[float](), list[float]()
+        for name in names:
+            maps, (wide, high), (left, top, width, height) = scenes[name]
+            places = [
+                ((x + 0.5) * wide / maps.shape[1], (y + 0.5) * high / maps.shape[0])
+                for y, x in np.ndindex(maps.shape[:2])
+            ]
+            inside = [left <= x <= left + width and top <= y <= top + height for x, y in places]
+            if name == "tiny":
+                inside[2] = True
+            rows += [np.append(cell, 1) for cell in maps.reshape(-1, 5)]
+            targets += [1.0 if each else -1.0 for each in inside]
+            weights += [0.5 / inside.count(each) for each in inside]
+        x, w = np.stack(rows), np.array(weights)[:, None]
+        squares = x.T @ (w * x)
+        penalty = np.append(np.full(5, 0.3 * np.trace(squares[:5, :5]) / 5), 0)
+        return np.linalg.solve(squares + np.diag(penalty), x.T @ (w[:, 0] * targets))[:5]
+
+    boxes = {name: Path(box_name(name, box)) for name, (_, _, box) in scenes.items()}
+    lesson = learn(finder, [Path("none"), *boxes.values()], None)
+    assert np.allclose(lesson.weights, expected([*scenes]))
+    assert np.allclose(lesson.without(boxes["b"]), expected(["a", "tiny", "full"]))
+    assert np.allclose(lesson.without(Path("none")), lesson.weights)
+    alone = learn(finder, [boxes["a"]], None)
+    assert np.allclose(alone.weights, expected(["a"]))
+    assert np.allclose(alone.without(boxes["a"]), alone.weights)  # a single box teaches its own photo, too
+    assert not learn(finder, [], None).weights.any()
+
+
+def test_an_even_selection_of_many_boxes_teaches() -> None:
+    maps = np.random.default_rng(0).random((2, 2, 5))
+    names = [f"{number:03}" for number in range(101)]
+    boxes = [Path(box_name(name, Box(0, 0, 9, 9))) for name in names]
+    finder = fake_finder(dict.fromkeys(names, (maps, (20, 20))))
+    assert learn(finder, boxes, None).boxes == tuple(boxes[::2])
+    assert learn(finder, boxes[:100], None).boxes == tuple(boxes[:100])
 
 
 def test_examples_that_moved_still_teach_and_are_left_out(
