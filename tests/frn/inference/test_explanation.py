@@ -219,7 +219,7 @@ def test_up_to_ten_classes_are_named(count: int, end: str) -> None:
     errors = {f"c{place}": float(place) for place in range(count)}
     answering: Any = SimpleNamespace(other=None, predict=lambda *_: SimpleNamespace(errors=errors))
     with pytest.raises(FrnError, match=f"{end}$"):
-        explain(answering, np.ones((1, 1)), against="x")
+        explain(answering, np.ones((1, 1), np.float32), against="x")
 
 
 def test_boxes_overlap_if_they_share_a_cell() -> None:

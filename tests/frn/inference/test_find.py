@@ -120,6 +120,44 @@ def test_boxes_that_share_too_much_of_the_smaller_one_are_dropped() -> None:
     assert distinct(touching, 3) == touching
 
 
+def test_all_subjects_are_parts_that_are_known_the_best_first() -> None:
+    """Of a part and the larger part around it, the larger one is kept unless its margin is much smaller."""
+    boxes = [Box(0, 0, 10, 10), Box(0, 0, 40, 40), Box(100, 0, 20, 20), Box(200, 0, 30, 30)]
+    errors = np.array([[0.5, 1.0], [0.7, 1.0], [0.0, 1.0], [0.9, 1.0]])
+    rule = SimpleNamespace(threshold=0.1, known=lambda _: np.array([0.9, 0.9, 0.15, 0.2]))
+    fake: Any = SimpleNamespace(
+        sought=None,
+        rule=rule,
+        threshold_override=None,
+        finder=SimpleNamespace(candidates=lambda path, _: (boxes, np.zeros((4, 1, 1)))),
+        measures=lambda *_: (errors, np.ones(4), None),
+    )
+
+    def found(name: str = "photo") -> list[Path]:
+        return Classifier.subjects(fake, Path(name))
+
+    assert found() == [Path(box_name("photo", box)) for box in (boxes[1], boxes[3])]
+    fake.threshold_override = 0.1  # even background counts if the user wants it
+    assert found() == [Path(box_name("photo", box)) for box in (boxes[2], boxes[1], boxes[3])]
+    assert found(box_name("photo", boxes[0])) == [Path(box_name("photo", boxes[0]))]
+    boxes[:], errors = [Box(10 * place, 0, 9, 9) for place in range(20)], np.tile([0.0, 1.0], (20, 1))
+    rule.known = lambda _: np.ones(20)
+    assert len(found()) == 16
+
+    def broken(*_: object) -> None:
+        raise FrnError("broken")
+
+    fake.finder.candidates = broken
+    assert found() == [Path("photo")]
+
+
+def test_the_subject_of_an_image_is_cut_out() -> None:
+    image = Image.new("RGB", (50, 40))
+    for box, size in ((Box(5, 10, 20, 9), (20, 9)), (Box(5, 10, 99, 99), (45, 30)), (None, (50, 40))):
+        fake: Any = SimpleNamespace(sought=None, finder=SimpleNamespace(box_in=lambda *_, box=box: box))
+        assert Classifier.subject_in(fake, image).size == size
+
+
 def test_larger_maps_that_are_zero_or_too_large_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     finder, pixels = Finder(load_extractor("conv4", "cpu")), np.zeros((9, 9, 3), np.uint8)
     largest = np.float32(MAX_FEATURE)
