@@ -94,14 +94,15 @@ def embed_all(
 
 
 def _seen(extractor: Extractor, photo: Photo, classifier: Classifier | None) -> Prepared | FrnError:
-    searches = classifier is not None and classifier.state.search != "none"
+    searcher = classifier if classifier is not None and classifier.state.search != "none" else None
+    is_file = isinstance(photo, str | Path)
     try:
-        if classifier and searches and isinstance(photo, str | Path):
-            photo = classifier.subject(path_of(photo))
+        if searcher and is_file:
+            photo = searcher.subject(path_of(photo))
         key, image = open_photo(photo)
-        if classifier and searches and not isinstance(photo, str | Path):
-            image = classifier.subject_in(image)
-        source = path_of(photo) if isinstance(photo, str | Path) else image
+        if searcher and not is_file:
+            image = searcher.subject_in(image)
+        source = path_of(photo) if is_file else image
         closer = extractor.closer
         wide = closer.transform(image) if closer and extractor.ahead else None
         return Prepared(key, extractor.transform(image), source if closer else None, wide)

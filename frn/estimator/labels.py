@@ -49,7 +49,7 @@ def as_labels(texts: Iterable[Any]) -> Labels:
 def label_type(labels: Labels) -> str:
     """Return the type with which a project keeps labels. Raises FrnError if it would lose the type."""
     names = {type(label).__name__ for label in labels.tolist()}
-    if len(names) == 1 and names <= {"str", *READERS}:
+    if len(names) == 1 and not names - {"str", *READERS}:
         return names.pop()
     raise FrnError(
         f"a project keeps labels that are text, whole numbers, floats or booleans, not {' and '.join(sorted(names))}. "
@@ -71,7 +71,7 @@ def as_known(labels: Labels, classes: Labels) -> Labels:
 
     Warns about each replaced label, and about each label that is not a class.
     """
-    if labels.dtype.kind != "U" or classes.dtype.kind != "U":
+    if {labels.dtype.kind, classes.dtype.kind} != {"U"}:
         return labels
     matches, notes = match_names(labels.tolist(), classes.tolist())
     for note in notes:
@@ -82,8 +82,6 @@ def as_known(labels: Labels, classes: Labels) -> Labels:
 
 def check_kind(labels: Labels, classes: Labels) -> None:
     """Raise FrnError for text labels with numeric classes, or vice versa, since none of them could match."""
-    text = [array.dtype.kind in "US" for array in (labels, classes)]
-    numbers = [array.dtype.kind in "biuf" for array in (labels, classes)]
-    if (text[0] and numbers[1]) or (numbers[0] and text[1]):
-        kinds = ("text", "numbers") if text[0] else ("numbers", "text")
+    kinds = ["text" if array.dtype.kind in "US" else "numbers" for array in (labels, classes)]
+    if kinds[0] != kinds[1]:
         raise FrnError(f"the labels are {kinds[0]}, but the classes were fitted as {kinds[1]}")

@@ -63,6 +63,7 @@ def test_int8_costs_the_shipped_model_little_accuracy(model: Model, features: by
 
 
 def test_nan_accuracy_loss_is_refused() -> None:
+    Cost(EpisodeShape(way=5, shot=1, queries=5), 50.0, 49.0, Path("x")).require(1)
     with pytest.raises(FrnError, match="Use --precision fp16"):
         Cost(EpisodeShape(way=5, shot=1, queries=5), 50.0, float("nan"), Path("x")).require(1)
 
@@ -83,10 +84,16 @@ def test_too_few_classes_or_images_are_reported_with_the_required_number(
 
 
 @pytest.mark.usefixtures("few_episodes")
-def test_eight_images_of_two_classes_are_enough(moths: Path, tmp_path: Path, model: Model, features: bytes) -> None:
-    sample = draw_sample(copy_some(moths, tmp_path / "two", 2, 8), TRANSFORM)
-    assert sample.sizes == (6, 6)
-    assert str(measure_cost(model.head, features, features, sample).shape) == "2-way 1-shot"
+@pytest.mark.parametrize(("classes", "way", "steps"), [(2, 2, (12, 24)), (6, 5, (16, 32, 36, 52, 68, 72))])
+def test_eight_images_of_two_classes_are_enough(
+    moths: Path, tmp_path: Path, model: Model, features: bytes, classes: int, way: int, steps: tuple[int, ...]
+) -> None:
+    sample = draw_sample(copy_some(moths, tmp_path / "few", classes, 8), TRANSFORM)
+    assert sample.sizes == (6,) * classes
+    seen: list[tuple[int, int]] = []
+    cost = measure_cost(model.head, features, features, sample, progress=lambda *at: seen.append(at))
+    assert str(cost.shape) == f"{way}-way 1-shot"
+    assert seen == [(done, steps[-1]) for done in steps]
 
 
 def test_more_than_sixty_images_are_subsampled_evenly(tmp_path: Path) -> None:

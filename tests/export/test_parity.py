@@ -1,6 +1,6 @@
 """Checks that an export must pass before it is written."""
 
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,10 +14,19 @@ from frn_export.export import ExportOptions, class_error_of
 from frn_export.graphs.backbone import features_graph
 from frn_export.graphs.classifier import classifier_graph
 from frn_export.graphs.head import head_graph
-from frn_export.parity import HALF_TOLERANCE, HEAD_TOLERANCE, compare_features, compare_head, verified_head
+from frn_export.int8_accuracy import Cost
+from frn_export.parity import (
+    FEATURE_TOLERANCE,
+    HALF_TOLERANCE,
+    HEAD_TOLERANCE,
+    compare_features,
+    compare_head,
+    verified_head,
+)
 from frn_export.quantise import half
 from PIL import Image
 
+from frn.episodes import EpisodeShape
 from frn.errors import FrnError
 from frn.features.extractor import Extractor
 from frn.features.onnx_runtime import HEAD_OPERATORS, ForeignModel
@@ -92,7 +101,28 @@ def test_files_from_a_different_model_are_refused() -> None:
         assert (compare_head(model, head_file(other)).share <= HEAD_TOLERANCE) == is_allowed
 
 
+@pytest.mark.parametrize("allowed", [FEATURE_TOLERANCE, HALF_TOLERANCE])
+@pytest.mark.parametrize("factor", [0.8, 1.2])
+def test_largest_feature_may_differ_by_the_tolerance(allowed: float, factor: float) -> None:
+    model, scaled = learned(), learned()
+    scaled.adapter = torch.nn.Linear(model.d, model.d, bias=False)
+    scaled.adapter.weight.data = (1 + factor * allowed) * torch.eye(model.d)
+    found = compare_features(model, features_file(scaled), allowed=allowed)
+    assert found.share == pytest.approx(factor * allowed, rel=0.1)
+
+
+@pytest.mark.parametrize(("beta", "gamma"), [(0.4, 3.0), (0.4, 1.0), (1.5, 1.0)])
+def test_difference_of_logits_is_a_share_of_what_a_class_can_miss(beta: float, gamma: float) -> None:
+    model, other = learned(), learned()
+    with torch.no_grad():
+        for each, added in ((model, 0.0), (other, 1e-3)):
+            each.head.beta.fill_(beta)  # type: ignore[operator]
+            each.head.gamma.fill_(gamma + added)  # type: ignore[operator]
+    assert 0.6 < compare_head(model, head_file(other)).share * max(1, gamma) / 1e-3 < 1
+
+
 def test_a_nan_difference_is_refused() -> None:
+    Difference("x", 1e-6, 1e-6, "y").require()
     with pytest.raises(FrnError, match="x differs"):
         Difference("x", float("nan"), 1e-6, "y").require()
 
@@ -113,18 +143,27 @@ def test_a_classifier_file_with_different_examples_is_refused(classifier: Classi
 
 
 class Scaled(Head):
-    """Logits of about `size`, whatever the episode."""
+    """Logits of `size`, whatever the episode, and in double precision of a little more."""
 
-    def __init__(self, size: float) -> None:
+    def __init__(self, size: float, more: float) -> None:
         super().__init__()
-        self.size = size
+        self.size, self.more = size, more
 
     def forward(self, support: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
         pools, queries = support.mean((1, 2, 3)), query.mean((1, 2))
-        return self.size + 0 * queries[:, None] * pools[None]
+        return self.size + self.more * (query.dtype == torch.float64) + 0 * queries[:, None] * pools[None]
 
 
-class Operators(Scaled):
+@pytest.mark.parametrize(
+    ("size", "more", "is_allowed"), [(100, 1.5e-3, True), (100, 3e-3, False), (0.5, 1.5e-5, True), (0.5, 3e-5, False)]
+)
+def test_logits_of_other_heads_may_differ_by_a_share(size: float, more: float, is_allowed: bool) -> None:
+    model: Any = SimpleNamespace(grid=(2, 3), d=4, config=SimpleNamespace(method="own"), head=Scaled(size, more))
+    with nullcontext() if is_allowed else pytest.raises(FrnError, match=r"head\.onnx differs from the original"):
+        verified_head(model)
+
+
+class Operators(Head):
     """A head of an external package, with operators that none of ours uses."""
 
     def forward(self, support: torch.Tensor, query: torch.Tensor) -> torch.Tensor:
@@ -136,7 +175,7 @@ class Operators(Scaled):
 
 
 def test_operators_of_an_exported_head_are_those_that_frn_opens(monkeypatch: pytest.MonkeyPatch) -> None:
-    model: Any = SimpleNamespace(grid=(2, 3), d=4, config=SimpleNamespace(method="own"), head=Operators(1.0))
+    model: Any = SimpleNamespace(grid=(2, 3), d=4, config=SimpleNamespace(method="own"), head=Operators())
     graph, _ = verified_head(model)
     assert ForeignModel(graph, "head.onnx", "cpu", 1).run(
         {"support": np.ones((3, 2, 6, 4), np.float32), "query": np.ones((5, 6, 4), np.float32)}
@@ -187,3 +226,34 @@ def test_preprocessing_may_differ_by_two_grey_levels(
     with nullcontext() if is_allowed else pytest.raises(FrnError, match=r"preprocess\.onnx differs"):
         export.export_model(model, tmp_path / "out", ExportOptions())
     assert (tmp_path / "out").exists() == is_allowed
+
+
+@pytest.mark.parametrize(("precision", "limit"), [("fp32", 2e-3), ("int8", 2e-2)])
+def test_answers_of_classifiers_may_differ_by_less_than_int8_moves_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, moths: Path, precision: Any, limit: float
+) -> None:
+    options = ExportOptions(precision=precision, calibrate=moths / "val" if precision == "int8" else None)
+    classes = {home.name: sorted(home.iterdir())[:2] for home in sorted((moths / "test").iterdir())[:2]}
+    monkeypatch.setattr("frn_export.quantise.int8", lambda features, pixels: features)
+
+    def written(share: float, drop: float = 0.9) -> bool:
+        cost = Cost(EpisodeShape(way=5, shot=1, queries=5), 50.0, 50.0 - drop, tmp_path)
+        found = lambda classifier, what, run, allowed: Difference(what, share, allowed, "unit")  # noqa: E731
+        monkeypatch.setattr(export, "measure_cost", lambda *_, **__: cost)
+        monkeypatch.setattr(export, "compare_answers", found)
+        with suppress(FrnError):
+            export.export_model(small_model(), out := tmp_path / f"{share}{drop}", options, classes)
+        return out.exists()
+
+    assert written(0.9 * limit)
+    assert not written(1.1 * limit)
+    assert written(0.0, drop=1.1) == (precision == "fp32")
+
+
+def test_difference_of_answers_is_a_share_of_the_energy_of_a_photo(classifier: Classifier) -> None:
+    def more(photo: Image.Image) -> Any:
+        maps = classifier.extractor.feature_maps(classifier.extractor.transform(photo)[None])
+        energy = classifier.scorer.energy(maps)[0]
+        return np.array([*classifier.predict(maps[0]).errors.values()]) + 0.25 * energy
+
+    assert compare_answers(classifier, "x", more).share == pytest.approx(0.25)

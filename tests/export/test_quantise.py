@@ -87,6 +87,19 @@ def test_quantising_keeps_names_shapes_and_metadata(features: bytes, quantised: 
         assert text.encode() not in smaller
 
 
+def test_prepared_images_set_the_range_of_the_activations(features: bytes) -> None:
+    pixels = np.full((3, 32, 32, 3), 128, np.uint8)
+    pixels[0, 0, 0], pixels[0, 1, 1] = 0, 255
+    graph = onnx.load_model_from_string(int8(features, pixels)).graph
+    tensors = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    nodes = {
+        kind: next(node for node in graph.node if node.op_type == kind) for kind in ("Sub", "Div", "QuantizeLinear")
+    }
+    mean, std = tensors[nodes["Sub"].input[1]], tensors[nodes["Div"].input[1]]
+    expected = ((1 - mean) / std).max() - (-mean / std).min()
+    assert 255 * tensors[nodes["QuantizeLinear"].input[1]] == pytest.approx(expected, rel=1e-3)
+
+
 def test_int8_prints_nothing_and_leaves_no_files(
     features: bytes, pixels: Pixels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -118,5 +131,5 @@ def test_full_temporary_folder_gives_a_one_line_error(
     features: bytes, pixels: Pixels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
-    with pytest.raises(FrnError, match=r"temporary files for int8 cannot be written .* set TMPDIR"):
+    with pytest.raises(FrnError, match=r"none: temporary files for int8 cannot be written .* set TMPDIR"):
         int8(features, pixels)

@@ -117,15 +117,15 @@ class _Copy:
     def _padding_itself(self, node: onnx.NodeProto) -> onnx.NodeProto:
         """Let a convolution pad its input with zeros itself, because some runtimes do not know the operator Pad."""
         pad = self.makers.get(node.input[0]) if node.op_type == "Conv" else None
-        if pad is None or pad.op_type != "Pad" or any(a.name == "mode" and a.s != b"constant" for a in pad.attribute):
+        if pad is None or pad.op_type != "Pad" or [a.s for a in pad.attribute] != [b"constant"]:  # its mode
             return node
         added, *others = [self.two.get(name) for name in pad.input[1:] if name]
-        if added is None or added.size != 8 or added[[0, 1, 4, 5]].any() or added.min() < 0:
+        if added is None or added.size != 8 or added.min() < 0 or (sides := added.reshape(2, 4))[:, :2].any():
             return node
         if any(other is None or other.any() for other in others):  # not zeros
             return node
         attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-        attributes["pads"] = (added[[2, 3, 6, 7]] + attributes.get("pads", 0)).tolist()
+        attributes["pads"] = (sides[:, 2:].ravel() + attributes["pads"]).tolist()
         return helper.make_node("Conv", [pad.input[0], *node.input[1:]], node.output, **attributes)
 
     def _sizes(self, two: NDArray[Any], three: NDArray[Any], reshapes: bool) -> str:

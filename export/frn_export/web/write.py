@@ -79,7 +79,7 @@ def write_page(
         content |= _thumbnails(classifier)
     page = _description(classifier, feature_maps) | {"thumbnails": thumbnails}
     page["id"] = _digest({**content, PAGE: json.dumps(page).encode()})
-    content[PAGE] = json.dumps(page, ensure_ascii=False).encode()
+    content[PAGE] = json.dumps(page).encode()
     content |= {name: (files("frn_export.web") / name).read_bytes() for name in SOURCES}
     content |= {name: own_file(name).encode() for name in OF_REPORTS}
     if runtime is not None:
@@ -92,7 +92,7 @@ def write_page(
     return difference
 
 
-def require_writable_page(out: Path, *, replace: bool = False) -> None:
+def require_writable_page(out: Path, *, replace: bool) -> None:
     """Raise FrnError if files that frn did not write would be overwritten."""
     require_writable_set(out, (*SOURCES, *OF_REPORTS, WORKER, PAGE), replace=replace)
 

@@ -13,14 +13,16 @@ import onnx
 import pytest
 from frn_export.graphs.backbone import features_graph
 from frn_export.graphs.classifier import batch_graph, classifier_graph, scores_graph
+from frn_export.graphs.finder import finder_graph
 from frn_export.graphs.head import head_graph
 from frn_export.graphs.mirror import augmented
-from frn_export.graphs.prepare import preprocess_graph
+from frn_export.graphs.prepare import preprocess_graph, resize_graph
 from onnx import helper, numpy_helper
 
 from frn.estimator.loading import load_extractor
 from frn.features.extractor import Extractor
 from frn.images.transforms import EvaluationTransform
+from frn.inference.find.finder import Finder
 from frn.inference.unknown import KnownRule
 from frn.models.model import load_model
 from frn.ridge.enrolment import EnrolledClass, enroll
@@ -98,6 +100,8 @@ GRAPHS: dict[str, Callable[[], onnx.ModelProto]] = {
     "preprocess-square": lambda: preprocess_graph(EvaluationTransform(size=84, resize=92, square=True)),
     "preprocess-large": lambda: preprocess_graph(EvaluationTransform(size=192, resize=216)),
     "preprocess-as-is": lambda: preprocess_graph(EvaluationTransform(size=32)),
+    "resize": resize_graph,
+    "finder": lambda: finder_graph(Finder(conv4()), enrolled(3, TRAINED), np.linspace(-1, 1, conv4().shape[1])),
     "head": lambda: head_graph(TRAINED),
     "classifier": lambda: classifier_graph(conv4().data, enrolled(3, TRAINED), rule=RULE, gamma=7.0),
     "classifier-70": lambda: classifier_graph(conv4().data, enrolled(70, NEGATIVE)),

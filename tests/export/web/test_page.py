@@ -61,6 +61,14 @@ def test_a_file_that_is_too_large_for_a_runtime_is_not_read(archive: Path, monke
         read_runtime(archive)
 
 
+@pytest.mark.parametrize(("size", "reason"), [(1 << 30, "is not an archive"), ((1 << 30) + 1, "the limit is")])
+def test_archive_of_more_than_a_gibibyte_is_not_opened(size: int, reason: str, tmp_path: Path) -> None:
+    with (tmp_path / "x.tgz").open("wb") as file:
+        file.truncate(size)  # it takes no space
+    with pytest.raises(FrnError, match=reason):
+        read_runtime(tmp_path / "x.tgz")
+
+
 def test_a_page_without_a_runtime_is_written_and_a_later_export_adds_and_keeps_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

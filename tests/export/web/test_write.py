@@ -85,6 +85,10 @@ def test_corrections_are_stored_separately_for_pages_with_different_classes(
 def test_graphs_that_differ_write_nothing(
     classifier: Classifier, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    odd = Classifier(classifier.extractor)
+    odd.enroll({"\udcff": [next((DRAWINGS / "queries").iterdir())]})
+    with pytest.raises(FrnError, match=r"its name is not valid text \(UTF-8\)\. Rename its folder"):
+        write_page(odd, tmp_path, RUNTIME, replace=False)
     monkeypatch.setattr(write, "compare_answers", lambda *_: Difference("page", 1.0, 0.0, "energy"))
     with pytest.raises(FrnError, match="page differs from the original"):
         write_page(classifier, tmp_path, RUNTIME, replace=False)

@@ -56,8 +56,8 @@ def test_transductive_photos_refine_classes_and_leave_answers_for_examples_uncha
     alone = few.predict_proba(QUERIES)
     together = few.predict_proba(QUERIES, transductive=True)
     assert not np.allclose(alone, together)
-    explained = np.array([answer.explained for answer in few.answers(QUERIES)])
-    np.testing.assert_array_equal(few.explained(QUERIES).max(1), explained)
+    one_by_one = [(answer.explained, answer.known) for answer in few.answers(QUERIES)]
+    np.testing.assert_array_equal(np.stack([few.explained(QUERIES).max(1), few.known(QUERIES)], 1), one_by_one)
     answers = few.predict(QUERIES), few.predict(QUERIES, transductive=True)
     for answered, shares in zip(answers, (alone, together), strict=True):
         assert answered.tolist() == few.classes_[shares.argmax(1)].tolist()

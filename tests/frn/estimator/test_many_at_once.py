@@ -83,7 +83,7 @@ def test_answers_come_in_batches_and_bad_photos_are_skipped(cheap: FewShotClassi
     assert asked <= 5 + cheap.classifier_.extractor.batch
     assert [answer.label for answer in answers] == ["b", None, "b", "a", "b"]
     assert isinstance(answers[1].error, FrnError)
-    assert answers[1].photo == tmp_path / "x.jpg"
+    assert (answers[1].photo, answers[1].unknown) == (tmp_path / "x.jpg", False)
     first = answers[0]
     assert first.probability == cheap.predict_proba([like(1)])[0, 1]
     assert first.explained == cheap.explained([like(1)])[0, 1]

@@ -99,6 +99,8 @@ def test_impossible_labels_are_reported(small: FewShotClassifier) -> None:
     fitted = clone(small).fit(x, y)
     with pytest.raises(ValueError, match="the labels are text, but the classes were fitted as numbers"):
         fitted.score(x, [str(label) for label in y])
+    with pytest.raises(ValueError, match="the labels are numbers, but the classes were fitted as text"):
+        clone(small).fit(x[:2], ["a", "b"]).score(x[:1], [2**70])
     with pytest.raises(ValueError, match="labels must be all text or all numbers"):
         clone(small).fit(x[:2], [1, "1"])
     with pytest.raises(ValueError, match="not an array of shape"):
