@@ -114,6 +114,7 @@ def test_results_keep_the_bytes_of_unusual_names(bare: Engine, tmp_path: Path) -
     assert refused.end["code"] == EXISTS
     bare.done("write", path=str(path), text="ü", replace=True)
     assert path.read_text(encoding="utf-8") == "ü"
+    assert "is a folder" in bare.ask("write", path=str(tmp_path), text="", replace=True).reason
     assert "cannot be written" in bare.ask("write", path="/proc/none/x", text="", replace=False).reason
 
 

@@ -108,6 +108,8 @@ def requests(engine: Engine, members: dict[str, list[Path]], tmp_path: Path) -> 
         "query": ("answer", {"paths": paths}),
         "scan": ("", {"path": str(Path(paths[0]).parents[1])}),
         "stamp": ("", {"paths": paths}),
+        "list": ("", {"path": str(Path(paths[0]).parents[1])}),
+        "folders": ("", {"path": str(Path(paths[0]).parents[1])}),
         "relocate": ("", {"folder": str(Path(paths[0]).parents[1]), "sizes": {"0" * 32: 1}}),
         "bundle": ("progress", {"path": str(tmp_path / "new.zip"), "state": state}),
         "unpack": ("progress", {"path": str(tmp_path / "b.zip"), "folder": str(tmp_path / "new")}),
@@ -124,13 +126,20 @@ def test_cancelled_request_ends_after_its_first_chunk(engine: Engine, requests: 
     assert [path.name for path in tmp_path.iterdir() if path.name in ("new", "new.zip", "c.onnx")] == []
 
 
-def test_request_that_was_cancelled_while_it_waited_does_nothing(
-    engine: Engine, requests: Requests, tmp_path: Path
+class Unwanted(Job):
+    """A job that is cancelled once it has begun."""
+
+    def check(self) -> None:
+        super().check()
+        self.cancelled.set()
+
+
+def test_request_that_is_cancelled_before_its_first_chunk_does_nothing(
+    engine: Engine, requests: Requests, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(Models, "state_of", pytest.fail)
     for op, (_, arguments) in requests.items():
         messages: list[Mapping[str, object]] = []
-        job = Job(1, parse({"op": op, **arguments}), messages.append)
-        job.cancelled.set()
-        serve(engine.handlers[op], job)
-        assert len(messages) == 1, op
+        serve(engine.handlers[op], Unwanted(1, parse({"op": op, **arguments}), messages.append))
+        assert messages == [{"id": 1, "end": "cancelled"}], op
     assert [path.name for path in tmp_path.iterdir() if path.name in ("new", "new.zip", "c.onnx")] == []

@@ -40,13 +40,20 @@ def test_error_maps_are_for_the_likeliest_class(engine: Engine, moths: Path) -> 
 def test_an_answer_is_explained_by_parts_of_the_photo_and_of_examples(
     engine: Engine, members: dict[str, list[Path]]
 ) -> None:
-    engine.done("classes", state=engine.state(first(members, 3)))
+    state = engine.state(first(members, 3))
+    engine.done("classes", state=state)
     path = str(members["moth 40"][5])
     (answer,) = engine.ask("query", paths=[path]).told("answer")
     why = engine.done("explain", path=path, examples=2)
     assert [one["id"] for one in why["classes"]] == [score["id"] for score in answer["scores"][:2]]
     assert (why["grid"], sum(why["shares"])) == ([4, 4], pytest.approx(1))
     assert 1 <= len(why["parts"]) <= 5
+    assert (answer["views"], why["views"]) == (False, False)
+    paths = {support["key"]: support["path"] for entry in state["classes"] for support in entry["supports"]}
+    assert paths[answer["nearest"]] == why["classes"][0]["examples"][0]
+    left = [1 - np.array(one["explained"]) for one in why["classes"]]
+    errors = [np.ravel(answer["maps"][str(one["id"])]) for one in why["classes"]]
+    np.testing.assert_allclose(left[0] * errors[1], left[1] * errors[0], rtol=1e-4)
     for one in why["classes"]:
         assert (len(one["examples"]), len(one["sources"]), len(one["explained"])) == (2, 16, 16)
         for sources in one["sources"]:
@@ -66,7 +73,9 @@ def test_photos_judged_together_refine_the_classes_but_examples_are_unchanged(
 ) -> None:
     engine.done("classes", state=engine.state(first(members, 1)))
     paths = [str(path) for photos in members.values() for path in photos[:6]]
-    alone = engine.ask("query", paths=paths).told("answer")
+    asked = engine.ask("query", paths=paths)
+    assert [event["done"] for event in asked.told("progress")] == [16, 30]
+    alone = asked.told("answer")
     together = engine.ask("query", paths=paths, jointly=True).told("answer")
     examples = {str(photos[0]) for photos in members.values()}
     for one, other in zip(alone, together, strict=True):

@@ -29,6 +29,8 @@ def test_a_single_photo_is_never_judged_jointly_and_has_maps(engine: Engine, mem
     (alone,) = engine.ask("query", paths=[path]).told("answer")
     (jointly,) = engine.ask("query", paths=[path], jointly=True).told("answer")
     assert alone["scores"] == jointly["scores"]
+    both = engine.ask("query", paths=[path, str(members["moth 41"][9])], jointly=True).told("answer")
+    assert both[0]["scores"] != alone["scores"]
     assert len(alone["maps"]) == min(MAPPED, 5)
 
 
