@@ -9,6 +9,7 @@ of photos for each class:
     mean           mean over the classes
     in proportion  photos come in the proportions of the classes' photos
     small, large   classes with the smallest and with the largest number of photos
+    2 to 4, 5 ...  classes with so many photos
 
 Without the offsets of `KnownRule` / with them, also in percent:
 
@@ -38,9 +39,10 @@ COUNTS = {
     "5 5 5 20 20 20": [5, 5, 5, 20, 20, 20],
     "1 2 5 10 20 20": [1, 2, 5, 10, 20, 20],
     "5 5 5 5 5 5": [5] * 6,
-    "20 / rank^0.8": [max(1, round(20 / (rank + 1) ** 0.8)) for rank in range(24)],
+    "20 / rank^0.8": [max(1, round(20 / (rank + 1) ** 0.8)) for rank in range(40)],
 }
-COLUMNS = ("mean", "in proportion", "small", "large", "rejected", "auroc")
+"""Numbers of photos; of the last ones, a set has as many as it has classes, less one."""
+COLUMNS = ("mean", "in proportion", "small", "large", "2 to 4", "5 and more", "rejected", "auroc")
 
 
 def measure(classes: list[Floats], counts: list[int], prior: Prior, seed: int) -> list[list[float]]:
@@ -58,7 +60,8 @@ def measure(classes: list[Floats], counts: list[int], prior: Prior, seed: int) -
     photos, shots = np.array(counts), []
     for scorer in map(ClassScorer, rules):
         right = [(scorer.class_error(maps).argmin(1) == label).mean() for label, maps in enumerate(queries)]
-        ends = [np.mean(np.array(right)[photos == size]) for size in (min(counts), most)]
+        groups = photos == min(counts), photos == most, (photos > 1) & (photos < 5), photos >= 5
+        ends = [np.mean(np.array(right)[group]) if group.any() else np.nan for group in groups]
         shots.append([np.mean(right), np.average(right, weights=photos), *ends])
     fair, unknown = ClassScorer(rules[1]), []
     for rule in (left_out(pools, fair, head, offsets=offsets).rule for offsets in (False, True)):
@@ -85,11 +88,15 @@ def print_table(sets: list[list[Floats]], prior: Prior, count: int) -> None:
     """Print the means of this many draws of each data set."""
     print("| photos of each class | " + " | ".join(COLUMNS) + " |\n|---" + "|---" * len(COLUMNS) + "|")
     for name, counts in COUNTS.items():
-        many = len(counts) + max(len(counts), 4) if len(counts) < 12 else len(counts) + 1
-        enough = [s for s in sets if sum(len(maps) >= max(counts) + 5 for maps in s) >= many]
-        rows = [measure(s, counts, prior, seed) for s in enough for seed in range(count)]
-        columns = [np.mean(column, axis=0) for column in zip(*rows, strict=True)]
-        cells = [" / ".join(f"{value:.1f}" for value in column) for column in columns]
+        sizes = [sum(len(maps) >= max(counts) + 5 for maps in each) for each in sets]
+        rows = [
+            measure(each, counts[: size - 1], prior, seed)
+            for each, size in zip(sets, sizes, strict=True)
+            if len(counts) > 12 or size >= len(counts) + max(len(counts), 4)
+            for seed in range(count)
+        ]
+        columns = [[each for each in column if not np.isnan(each).any()] for column in zip(*rows, strict=True)]
+        cells = [" / ".join(f"{x:.1f}" for x in np.mean(column, 0)) if column else "-" for column in columns]
         print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
 
 

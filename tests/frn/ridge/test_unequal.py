@@ -38,6 +38,12 @@ def test_allowances_grow_with_the_logarithm_of_the_number_of_photos() -> None:
     assert without_one(more[2], 4, 1) == pytest.approx(slope(more, counts) * np.log(3))
 
 
+def test_allowances_do_not_depend_on_the_order_of_the_photos() -> None:
+    pools = [photos(label, count, 0) for label, count in enumerate([1, 3, 12])]
+    more = allowances([pool[::-1] for pool in pools], HEAD)
+    assert more == pytest.approx(allowances(pools, HEAD), rel=1e-5)
+
+
 @pytest.mark.parametrize(("count", "least", "others"), [(6, 1, [5]), (6, 2, [5, 0]), (3, 2, [0, 1]), (2, 1, [1])])
 def test_support_from_as_few_others_as_the_smallest_class_has(count: int, least: int, others: list[int]) -> None:
     pool, place = photos(0, count, 0), 2 if count > 2 else 0
