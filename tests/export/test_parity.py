@@ -1,5 +1,6 @@
 """Checks that an export must pass before it is written."""
 
+import shutil
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -232,8 +233,14 @@ def test_preprocessing_may_differ_by_two_grey_levels(
 def test_answers_of_classifiers_may_differ_by_less_than_int8_moves_them(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, moths: Path, precision: Any, limit: float
 ) -> None:
-    options = ExportOptions(precision=precision, calibrate=moths / "val" if precision == "int8" else None)
+    calibrate = shutil.copytree(moths / "val", tmp_path / "val") if precision == "int8" else None
+    for broken in (tmp_path / "class.png", tmp_path / "val" / "moth 20" / "calibration.png"):
+        if broken.parent.exists():
+            broken.write_text("no photo")
+    options = ExportOptions(precision=precision, calibrate=calibrate)
     classes = {home.name: sorted(home.iterdir())[:2] for home in sorted((moths / "test").iterdir())[:2]}
+    classes["moth 40"].append(tmp_path / "class.png")
+    said: list[str] = []
     monkeypatch.setattr("frn_export.quantise.int8", lambda features, pixels: features)
 
     def written(share: float, drop: float = 0.9) -> bool:
@@ -242,12 +249,29 @@ def test_answers_of_classifiers_may_differ_by_less_than_int8_moves_them(
         monkeypatch.setattr(export, "measure_cost", lambda *_, **__: cost)
         monkeypatch.setattr(export, "compare_answers", found)
         with suppress(FrnError):
-            export.export_model(small_model(), out := tmp_path / f"{share}{drop}", options, classes)
+            export.export_model(small_model(), out := tmp_path / f"{share}{drop}", options, classes, warn=said.extend)
         return out.exists()
 
     assert written(0.9 * limit)
+    skipped = ["calibration.png: "] * (precision == "int8") + ["class.png: "]
+    assert [word in line for word, line in zip(skipped, said, strict=True)] == [True] * len(skipped)
     assert not written(1.1 * limit)
     assert written(0.0, drop=1.1) == (precision == "fp32")
+
+
+def test_a_head_that_cannot_be_exported_is_skipped_unless_classes_need_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, moths: Path
+) -> None:
+    def refuse(model: Model) -> None:
+        raise FrnError("no graph")
+
+    monkeypatch.setattr("frn_export.parity.verified_head", refuse)
+    said: list[str] = []
+    exported = export.export_model(small_model("proto"), tmp_path / "a", ExportOptions(), warn=said.extend)
+    assert said == ["no graph. frn runs it in torch, from the model file or from model.safetensors (--weights)."]
+    assert "head" not in exported.paths
+    with pytest.raises(FrnError, match="no graph"):
+        export.export_model(small_model("proto"), tmp_path / "b", ExportOptions(), {"a": [Path("x")]})
 
 
 def test_difference_of_answers_is_a_share_of_the_energy_of_a_photo(classifier: Classifier) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 import pytest
 from frn_export.graphs.backbone import features_graph
+from frn_export.graphs.builder import FLOAT, GraphBuilder
 from frn_export.graphs.classifier import batch_graph, classifier_graph, scores_graph
 from frn_export.graphs.finder import finder_graph
 from frn_export.graphs.head import head_graph
@@ -111,6 +112,13 @@ GRAPHS: dict[str, Callable[[], onnx.ModelProto]] = {
     "batch": lambda: batch_graph(conv4(), enrolled(3, NEGATIVE), rule=RULE, gamma=7.0),
     "scores-70": lambda: scores_graph(conv4(), enrolled(70, NEGATIVE), gamma=7.0),
 }
+
+
+def test_a_graph_whose_shapes_contradict_each_other_is_not_built() -> None:
+    graph = GraphBuilder()
+    graph.node("Identity", "x", output="y")
+    with pytest.raises((onnx.checker.ValidationError, onnx.shape_inference.InferenceError)):
+        graph.model({"x": (FLOAT, (2,))}, {"y": (FLOAT, (3,))}, {}, "contradiction", kind="x")
 
 
 @pytest.mark.parametrize("name", GRAPHS)

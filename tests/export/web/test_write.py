@@ -93,3 +93,6 @@ def test_graphs_that_differ_write_nothing(
     with pytest.raises(FrnError, match="page differs from the original"):
         write_page(classifier, tmp_path, RUNTIME, replace=False)
     assert not list(tmp_path.iterdir())
+    (tmp_path / "index.html").write_text("mine")  # found before the graphs are compared
+    with pytest.raises(FrnError, match=r"index\.html: already exists"):
+        write_page(classifier, tmp_path, RUNTIME, replace=False)

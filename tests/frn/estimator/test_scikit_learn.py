@@ -18,7 +18,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
-from sklearn.utils import estimator_checks
+from sklearn.utils import estimator_checks, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from frn import FewShotClassifier
@@ -129,6 +129,9 @@ def test_clones_copy_only_the_parameters(small: FewShotClassifier) -> None:
     }
     assert not hasattr(other, "classes_")
     assert is_classifier(other)
+    tags = get_tags(other)
+    assert (tags.target_tags.required, tags.input_tags.two_d_array) == (True, False)  # photos are no table
+    assert (tags.input_tags.three_d_array, tags.input_tags.string) == (True, True)
     assert other.set_params(threshold=None, model="conv4").get_params()["model"] == "conv4"
     with pytest.raises(ValueError, match="has no parameter 'depth'; it has model, threshold, tta, find, device"):
         other.set_params(depth=3)
