@@ -192,9 +192,9 @@ def test_at_most_five_parts_are_shown(against: float, deciding: int, speaking: i
 
 def test_neighbours_with_half_of_the_share_join_a_part() -> None:
     errors = np.zeros((6, 6))
-    errors[0, :2], errors[3, 3:5] = (1.0, 0.5), (1.0, 0.4)
+    errors[0, 1:3], errors[2:4, 3], errors[3, 4] = (0.5, 1.0), (0.5, 1.0), 0.4
     parts = compare(rebuilt(np.zeros((6, 6))), rebuilt(errors), 1.0, 36).parts()
-    assert [part.box for part in parts] == [Box(0, 0, 2, 1), Box(3, 3, 1, 1), Box(4, 3, 1, 1)]
+    assert [part.box for part in parts] == [Box(1, 0, 2, 1), Box(3, 2, 1, 2), Box(4, 3, 1, 1)]
 
 
 def test_parts_that_make_up_half_are_enough() -> None:

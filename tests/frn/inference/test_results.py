@@ -11,7 +11,17 @@ import msgspec
 import pytest
 
 from frn.errors import FrnError
-from frn.inference.records import Answer, Enrolled, Explanation, Groups, Prediction, Score, Unreadable, answer_of
+from frn.inference.records import (
+    Answer,
+    Enrolled,
+    Explanation,
+    Groups,
+    Prediction,
+    Score,
+    Unreadable,
+    answer_of,
+    rounded,
+)
 from frn.inference.results import ResultsFile, run_digest
 from frn.projects.session import Find, Support, build_state
 from frn.ridge.parameters import HeadParameters
@@ -160,3 +170,11 @@ def test_records_have_no_other_fields_and_no_share_above_one() -> None:
     _, definitions = msgspec.json.schema_components([Explanation, Score, Groups, Enrolled, Unreadable])
     assert all(each["additionalProperties"] is False for each in definitions.values())
     assert definitions["Answer"]["properties"]["probability"]["maximum"] == 1
+    assert definitions["Enrolled"]["properties"]["skipped"]["minimum"] == 0
+
+
+def test_numbers_are_rounded_to_six_decimals() -> None:
+    third, rounded_third = {"x": 1 / 3}, 0.333333
+    answer = answer_of("a", Prediction(third, third, third, 1 / 3, False))
+    assert [answer.probability, answer.known, answer.explained] == [rounded_third] * 3
+    assert answer.probabilities == answer.errors == rounded(third) == {"x": rounded_third}
