@@ -29,7 +29,7 @@ from frn.images.opening import open_image
 from frn.inference.classifier import Classifier
 from frn.inference.enrolled_form import LeftOut
 from frn.inference.enrollment import listed_state
-from frn.inference.find.examples import learn
+from frn.inference.find.examples import boxed_examples, learn
 from frn.inference.find.finder import SCALE, Finder, Sought
 from frn.inference.find.windows import distinct, margins, pixel_box, window_means
 from frn.projects.project import load_project
@@ -271,10 +271,14 @@ def test_boxes_teach_where_subjects_are(
 
 def fake_finder(scenes: dict[str, tuple[np.ndarray, tuple[int, int]]]) -> Any:
     """Return a finder of photos with these maps and sizes, by name."""
+
+    def pixels(path: Path) -> tuple[str, tuple[int, int]]:
+        if path.name not in scenes:
+            raise FrnError(f"{path}: cannot be read")
+        return path.name, scenes[path.name][1]
+
     extractor = SimpleNamespace(sha256="x", shape=(16, 5), keys=lambda paths, _: [str(path) for path in paths])
-    return SimpleNamespace(
-        extractor=extractor, pixels=lambda path: (path.name, scenes[path.name][1]), maps=lambda name, _: scenes[name][0]
-    )
+    return SimpleNamespace(extractor=extractor, pixels=pixels, maps=lambda name, _: scenes[name][0])
 
 
 def test_boxes_teach_a_ridge_regression_in_which_a_box_weighs_as_much_as_its_surroundings() -> None:
@@ -307,7 +311,7 @@ def test_boxes_teach_a_ridge_regression_in_which_a_box_weighs_as_much_as_its_sur
         return np.linalg.solve(squares + np.diag(penalty), x.T @ (w[:, 0] * targets))[:5]
 
     boxes = {name: Path(box_name(name, box)) for name, (_, _, box) in scenes.items()}
-    lesson = learn(finder, [Path("none"), *boxes.values()], None)
+    lesson = learn(finder, [Path("none"), *boxes.values(), Path(box_name("broken", Box(0, 0, 9, 9)))], None)
     assert np.allclose(lesson.weights, expected([*scenes]))
     assert np.allclose(lesson.without(boxes["b"]), expected(["a", "tiny", "full"]))
     assert np.allclose(lesson.without(Path("none")), lesson.weights)
@@ -315,6 +319,36 @@ def test_boxes_teach_a_ridge_regression_in_which_a_box_weighs_as_much_as_its_sur
     assert np.allclose(alone.weights, expected(["a"]))
     assert np.allclose(alone.without(boxes["a"]), alone.weights)  # a single box teaches its own photo, too
     assert not learn(finder, [], None).weights.any()
+
+
+def test_examples_of_a_class_without_a_box_stay_whole(
+    photos: dict[str, list[tuple[Path, Box]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finder, store = Finder(load_extractor("conv4", "cpu")), FeatureStore(tmp_path / "features.sqlite")
+    (first, box), *others = photos["moth 0"]
+    paths = [path for path, _ in others]
+    whole = [path for path, _ in photos["moth 1"]]
+    state = listed_state({"a": [Path(box_name(str(first), box)), *paths, tmp_path / "gone.png"], "b": whole})
+    boxed, plain = boxed_examples(finder, state, store).classes
+    given, *found, gone = [split_box(support.path) for support in boxed.supports]
+    assert given == (first, box)
+    assert [path for path, _ in found] == paths
+    assert all(each is not None for _, each in found)
+    assert gone == (tmp_path / "gone.png", None)
+    assert plain == state.classes[1]
+    monkeypatch.setattr(finder, "located", lambda *_: pytest.fail("what was found is stored"))
+    assert boxed_examples(finder, state, store).classes == (boxed, plain)
+    for unchanged in (listed_state({"a": paths, "b": whole}), listed_state({"a": [boxed.supports[0].path], "b": []})):
+        assert boxed_examples(finder, unchanged, store) is unchanged
+
+
+def test_leave_one_out_of_whole_photos_is_that_of_enrollment(photos: dict[str, list[tuple[Path, Box]]]) -> None:
+    classifier = Classifier(load_extractor("conv4", "cpu"))
+    classifier.enroll({name: [path for path, _ in own[:k]] for k, (name, own) in enumerate(photos.items(), 2)})
+    results = classifier.leave_out_photos(classifier.left_out_photos, classifier.example_maps())
+    assert classifier.left_out is not None
+    for result, expected in zip(results, classifier.left_out, strict=True):
+        np.testing.assert_allclose(result, expected, rtol=1e-4)
 
 
 def test_an_even_selection_of_many_boxes_teaches() -> None:
