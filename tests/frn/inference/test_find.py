@@ -591,12 +591,26 @@ def test_an_export_finds_what_python_finds(
         assert values["known"] == pytest.approx(answer["known"], abs=2e-3)
 
 
-def test_few_photos_explain_less_of_a_searched_example(photos: dict[str, list[tuple[Path, Box]]]) -> None:
-    classifier = Classifier(load_extractor("conv4", "cpu"))
+def test_few_photos_explain_less_of_a_searched_example(
+    photos: dict[str, list[tuple[Path, Box]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extractor, store = load_extractor("conv4", "cpu"), FeatureStore(tmp_path / "features.sqlite")
     files = {
         name: [path for path, _ in own[: 1 if place == 0 else 3]] for place, (name, own) in enumerate(photos.items())
     }
-    classifier.enroll_state(replace(listed_state(files), search="one"))
+    classifier, again, project, foreign = (Classifier(extractor, store) for _ in range(4))
+    state = replace(listed_state(files), search="one")
+    classifier.enroll_state(state)
+    monkeypatch.setattr("frn.inference.map_classifier.left_out", lambda *_: pytest.fail("it is stored"))
+    again.enroll_state(state)
+    project.enroll_state(classifier.state)
+    assert classifier.head == again.head == project.head
+    assert {classifier.uses_project_head, again.uses_project_head, project.uses_project_head} == {False}
+    monkeypatch.undo()
+    assert classifier.state.head
+    other = replace(classifier.head, gamma=2 * classifier.head.gamma)
+    foreign.enroll_state(replace(classifier.state, head=replace(classifier.state.head, head=other)))
+    assert (foreign.head, foreign.uses_project_head) == (other, True)
     assert classifier.left_out is not None
     errors, labels, *_, smaller = classifier.left_out
     assert smaller[:, 0].mean() > errors[np.arange(len(labels)), labels].mean()
