@@ -36,20 +36,20 @@ import hashlib
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from bench.photos import draw_classes, pooled_classes
+from bench.subjects import Draw, boxed_photos, elsewhere, overlap, paste, several, whole
 from numpy.typing import NDArray
-from PIL import Image
 
 from frn.cli.shell.console import print_table
 from frn.data.folders import scan
 from frn.estimator.loading import load_extractor
 from frn.features.extractor import Extractor, Tta
 from frn.features.feature_cache import Maps
-from frn.images.boxes import Box, box_name, split_box
+from frn.images.boxes import box_name, split_box
 from frn.images.opening import open_image
 from frn.images.transforms import Pixels
 from frn.inference.classifier import Classifier, Prediction
@@ -58,18 +58,11 @@ from frn.inference.find.examples import learn
 from frn.inference.find.finder import Finder, Sought
 from frn.inference.lessons import doubtful_boxes
 from frn.models.zoo import DEFAULT_MODEL
-from frn.projects.class_files import class_files
 from frn.ridge.enrolment import ClassScorer, enroll
 from frn.ridge.tuning import tune_by_leave_one_out
 
-WAY, SIDE, LEAST, PART = 5, 128, 16, 20
+WAY, PART = 5, 20
 TTAS: tuple[Tta, ...] = ("none", "views", "auto")
-SHAPES = (1.0, 4 / 3, 3 / 4, 3 / 2)
-"""Width of a photo with a pasted subject relative to its height."""
-CANVAS = 480, 320
-"""Width and height of a photo with several subjects."""
-Classes = dict[str, list[Path]]
-Places = list[tuple[str, Box]]
 
 
 class Memory(Finder):
@@ -110,65 +103,12 @@ class Memory(Finder):
         return np.stack([self.embedded[path] for path in paths])
 
 
-@dataclass(frozen=True, slots=True)
-class Draw:
-    """Photos with boxes: the examples of each class, and queries with their classes."""
-
-    examples: list[list[Path]]
-    queries: list[Path]
-    labels: NDArray[np.intp]
-
-    @classmethod
-    def of(cls, classes: Sequence[Sequence[Path]], shot: int, queries: int, draws: np.random.Generator) -> "Draw":
-        """Draw from classes of enough photos."""
-        drawn = [[paths[place] for place in draws.permutation(len(paths))] for paths in classes]
-        chosen = [path for paths in drawn for path in paths[shot : shot + queries]]
-        return cls([paths[:shot] for paths in drawn], chosen, np.repeat(np.arange(len(classes)), queries))
-
-
-def paste(path: Path, background: Path, share: float, draws: np.random.Generator) -> tuple[Image.Image, Box]:
-    """Return a larger photo that contains a photo at a random place, and its box."""
-    photo, scene = open_image(path), open_image(background)
-    photo.thumbnail((SIDE, SIDE))
-    shape = SHAPES[draws.integers(len(SHAPES))]
-    short = round(min(photo.size) / share)
-    size = max(round(short * max(shape, 1)), photo.width), max(round(short / min(shape, 1)), photo.height)
-    scale = max(size[0] / scene.width, size[1] / scene.height)
-    larger = scene.resize((max(round(scene.width * scale), size[0]), max(round(scene.height * scale), size[1])))
-    larger = larger.crop((0, 0, *size))
-    left, top = (int(draws.integers(room + 1)) for room in (size[0] - photo.width, size[1] - photo.height))
-    larger.paste(photo, (left, top))
-    return larger, Box(left, top, *photo.size)
-
-
-def whole(path: Path) -> Path:
-    """Return the name of the whole photo."""
-    return split_box(path)[0]
-
-
 def enrolled(finder: Memory, examples: Sequence[Sequence[Path]]) -> Sought:
     """Return classes of these photos, and what their boxes teach."""
     pools = [finder.embed(paths) for paths in examples]
     head = tune_by_leave_one_out(pools, finder.extractor.prior)
     lesson = learn(finder, [path for paths in examples for path in paths], None)
     return Sought(ClassScorer([enroll(pool, head) for pool in pools]), lesson.weights)
-
-
-def overlap(one: Box, other: Box) -> float:
-    """Return the intersection of two boxes over their union."""
-    across = min(one.left + one.width, other.left + other.width) - max(one.left, other.left)
-    down = min(one.top + one.height, other.top + other.height) - max(one.top, other.top)
-    shared = max(across, 0) * max(down, 0)
-    return shared / (one.width * one.height + other.width * other.height - shared)
-
-
-def elsewhere(path: Path) -> Path:
-    """Return a box of the same size in the corner of the photo that is farthest from the box of a path."""
-    file, box = split_box(path)
-    assert box is not None  # boxed examples
-    room = [whole - part for whole, part in zip(open_image(file).size, box[2:], strict=True)]
-    left, top = (0 if 2 * place > most else most for place, most in zip(box[:2], room, strict=True))
-    return Path(box_name(str(file), Box(left, top, *box[2:])))
 
 
 def accuracy(finder: Memory, sought: Sought, paths: Sequence[Path], labels: NDArray[np.intp]) -> float:
@@ -263,28 +203,6 @@ def compare_tta(model: str, draw: Draw) -> dict[str, float]:
     return row | times_of | {"second looks": 100 * float((sureness < second.sure).mean())}
 
 
-def several(scene: Path, photos: Sequence[tuple[str, Path]], draws: np.random.Generator) -> tuple[Image.Image, Places]:
-    """Return a scene with photos at random places that do not overlap, and the class and box of each."""
-    size = CANVAS
-    background = open_image(scene)
-    scale = max(size[0] / background.width, size[1] / background.height)
-    wide, high = (max(round(side * scale), least) for side, least in zip(background.size, size, strict=True))
-    larger = background.resize((wide, high))
-    larger = larger.crop((0, 0, *size))
-    placed: Places = []
-    for name, path in photos:
-        photo, side = open_image(path), int(draws.integers(3 * SIDE // 4, 5 * SIDE // 4))
-        photo.thumbnail((side, side))
-        for _ in range(60):
-            left, top = (int(draws.integers(room + 1)) for room in (size[0] - photo.width, size[1] - photo.height))
-            box = Box(left, top, *photo.size)
-            if not any(overlap(box, other) for _, other in placed):
-                larger.paste(photo, (left, top))
-                placed.append((name, box))
-                break
-    return larger, placed
-
-
 def measure_several(
     extractor: Extractor,
     examples: Sequence[Sequence[Path]],
@@ -318,22 +236,6 @@ def measure_several(
     )
 
 
-def boxed_photos(sources: Sequence[Path]) -> Classes:
-    """Return the photos with exactly one box, of at least `LEAST` pixels, by class."""
-    labelled = [pair for source in sources for pair in class_files(source).members.items()]
-    count: dict[Path, int] = {}
-    for _, paths in labelled:
-        for path in paths:
-            count[whole(path)] = count.get(whole(path), 0) + 1
-    classes: Classes = {}
-    for name, paths in labelled:
-        for path in paths:
-            box = split_box(path)[1]
-            if count[whole(path)] == 1 and whole(path).is_file() and box and min(box.width, box.height) >= LEAST:
-                classes.setdefault(name, []).append(path)
-    return classes
-
-
 def milliseconds(finder: Finder, paths: Sequence[Path], sought: Sought) -> list[float]:
     """Return the time per photo to embed the whole photo, and its subject."""
     spent = []
@@ -363,63 +265,82 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
+def pasted(
+    filling: Sequence[Sequence[Path]], scenes: Sequence[Path], share: float, home: Path, draws: np.random.Generator
+) -> list[list[Path]]:
+    """Paste photos into scenes, and return these with the boxes of the photos."""
+    boxed = list[list[Path]]()
+    for label, paths in enumerate(filling):
+        boxed.append([])
+        for place, path in enumerate(paths):
+            larger, box = paste(path, scenes[int(draws.integers(len(scenes)))], share, draws)
+            larger.save(file := home / f"{label}-{place}.png", compress_level=1)
+            boxed[-1].append(Path(box_name(str(file), box)))
+    return boxed
+
+
+def values_of(
+    finder: Memory,
+    boxed: Sequence[Sequence[Path]],
+    filling: Sequence[Sequence[Path]],
+    shot: int,
+    options: argparse.Namespace,
+    draws: np.random.Generator,
+) -> dict[str, float]:
+    """Return the value of each row for a draw of photos."""
+    if options.tta:
+        kinds = {"pasted": boxed, "filling": filling}
+        tables = {
+            kind: compare_tta(options.model, Draw.of(photos, shot, options.queries, draws))
+            for kind, photos in kinds.items()
+        }
+        return {f"{kind}, {name}": value for kind, table in tables.items() for name, value in table.items()}
+    values = measure(finder, Draw.of(boxed, shot, options.queries, draws))
+    if filling:
+        values |= measure_filling(finder, Draw.of(filling, shot, options.queries, draws))
+    return values
+
+
 def main() -> None:
     """Print a table for each set, and the times."""
     options = parser().parse_args()
-    extractor = load_extractor(options.model, "cpu")
-    shots = options.shot or [1, 5]
-    with tempfile.TemporaryDirectory() as home:
-        shares = options.share or [0.45]
-        pasted = [(data, share) for data in options.pasted for share in shares]
-        for number, (data, share) in enumerate([(None, 0.0)] * bool(options.boxed) + pasted):
-            rows: dict[str, dict[int, list[float]]] = {}
-            finder = Memory(extractor)
+    extractor, shots = load_extractor(options.model, "cpu"), options.shot or [1, 5]
+    need = max(shots) + options.queries
+    scenes = [path for files in scan(options.backgrounds).members.values() for path in files] if options.pasted else []
+    sets = [(data, share) for data in options.pasted for share in options.share or [0.45]]
+    for number, (data, share) in enumerate([(None, 0.0)] * bool(options.boxed) + sets):
+        rows: dict[str, dict[int, list[float]]] = {}
+        with tempfile.TemporaryDirectory() as home:
+            finder, filling = Memory(extractor), list[list[Path]]()
             for seed in range(options.draws):
-                draws = np.random.default_rng([number, seed])
-                need = max(shots) + options.queries
+                draws, folder = np.random.default_rng([number, seed]), Path(home, str(seed))
                 if data is None:
                     boxed = [paths for paths in boxed_photos(options.boxed).values() if len(paths) >= need]
-                    filling = []
                 else:
                     drawn = draw_classes(pooled_classes([data / options.split]), options.way, need, seed, least=need)
-                    filling, boxed = list(drawn.values()), []
-                    scenes = [path for files in scan(options.backgrounds).members.values() for path in files]
-                    for label, paths in enumerate(filling):
-                        boxed.append([])
-                        for place, path in enumerate(paths):
-                            larger, box = paste(path, scenes[int(draws.integers(len(scenes)))], share, draws)
-                            larger.save(file := Path(home) / f"{number}-{seed}-{label}-{place}.png", compress_level=1)
-                            boxed[-1].append(Path(box_name(str(file), box)))
+                    filling = [*drawn.values()]
+                    folder.mkdir()
+                    boxed = pasted(filling, scenes, share, folder, draws)
                 for shot in shots:
-                    if options.tta:
-                        for kind, photos in (("pasted", boxed), ("filling", filling)):
-                            values = compare_tta(options.model, Draw.of(photos, shot, options.queries, draws))
-                            for name, value in values.items():
-                                rows.setdefault(f"{kind}, {name}", {}).setdefault(shot, []).append(value)
-                        continue
-                    values = measure(finder, Draw.of(boxed, shot, options.queries, draws))
-                    if filling:
-                        values |= measure_filling(finder, Draw.of(filling, shot, options.queries, draws))
-                    for name, value in values.items():
+                    for name, value in values_of(finder, boxed, filling, shot, options, draws).items():
                         rows.setdefault(name, {}).setdefault(shot, []).append(value)
             title = f"{data.name} at {share:.0%}" if data else "boxed photos"
             print(f"\n{title}: {len(boxed)} classes, {options.draws} draws")
             cells = [
-                [
-                    name,
-                    *(f"{np.mean(own):.2f}" if name == "overlap" else f"{np.mean(own):.1f}" for own in each.values()),
-                ]
+                [name, *(f"{np.mean(own):.{2 if name == 'overlap' else 1}f}" for own in each.values())]
                 for name, each in rows.items()
             ]
             print_table(["", *(f"{shot} shot" + "s" * (shot > 1) for shot in shots)], cells)
             if options.tta:
                 continue
             if filling:
-                examples, rest = ([own[:shot] for own in boxed], [own[shot:] for own in filling])
+                examples, rest = ([own[: max(shots)] for own in boxed], [own[max(shots) :] for own in filling])
                 print(measure_several(extractor, examples, rest, scenes, options.several, Path(home)))
             paths = [whole(path) for own in boxed for path in own[:4]]
             plain, found = milliseconds(Finder(extractor), paths, enrolled(finder, [own[:5] for own in boxed]))
-            print(f"milliseconds per photo: {plain:.1f} whole, {found:.1f} found ({found / plain:.1f} times)")
+            print(
+                f"milliseconds per photo: {plain:.1f} whole, {found:.1f} found ({found / plain:.1f} times)", flush=True
+            )
 
 
 if __name__ == "__main__":
