@@ -106,13 +106,44 @@ def test_the_title_counts_the_labels_until_most_answers_are_right() -> None:
     assert effort([]) == ""
 
 
-async def test_one_key_confirms_all_answers_that_are_as_probable(driver: Driver) -> None:
-    await opened(driver)
-    await driver.keys("l", "Y")  # the jay; the swan is unknown, the other photos are as probable
+async def test_every_key_of_the_review_acts_on_the_photo_under_the_cursor(driver: Driver, lines: Lines) -> None:
+    review = await opened(driver)
+    await driver.keys("slash", *"jay", "enter")
+    assert len(names(review)) < len(FILES)
+    await driver.keys("escape")  # shows all answers before it closes the review
+    assert names(review) == FILES
+    assert driver.app.screen is review
+    await driver.keys("n")
+    assert review.gallery.paths[review.gallery.cursor] == "/queries/swan-1.jpg"
+    await driver.keys("x", "n")
+    assert "no doubtful answers" in driver.said
+    await driver.keys("u", "home", "l", "Y")  # the jay; the swan is unknown, the other photos are as probable
     assert driver.counts == {"jay": 7, "owl": 6, "wren": 6}
     assert driver.said == "4 photos added to 3 classes: all from 0.90 up   u: undo"
     await driver.keys("u")
     assert driver.counts == {"jay": 6, "owl": 4, "wren": 5}
+    await driver.keys("home", "l", "l", "r")  # the owl
+    await driver.type("barn owl")
+    assert [entry.name for entry in driver.app.controller.session.state.classes] == ["jay", "barn owl", "wren"]
+    assert driver.said == "renamed owl to barn owl   u: undo"
+    await driver.keys("u", "home", "l", "d")
+    assert names(review) == [name for name in FILES if name != "jay-10.jpg"]
+    assert "removed jay-10.jpg from the answers   u: undo" in lines(driver.app)[-2]
+    await driver.keys("2", "u", "u")
+    assert names(review) == FILES
+    assert "undone: removed jay-10.jpg from the answers" in "\n".join(lines(driver.app))
+    await driver.keys("p")
+    assert len([screen for screen in driver.app.screen_stack if isinstance(screen, Picker)]) == 1
+    await driver.type("/photos/owl")
+    assert len(review.items) == 10
+    await driver.keys("home", "l")
+    text = "\n".join(lines(driver.app))
+    assert "jay-10.jpg: jay 0.90, 45% known · rival owl 0.10 · mostly from jay/jay-0.jpg" in text
+    await driver.keys("enter", "enter")
+    assert "rival owl 0.10   from jay-0.jpg" in "\n".join(lines(driver.app))
+    await driver.keys("L", "d", "escape")
+    assert driver.app.screen is not review
+    assert "/9 " in "\n".join(lines(driver.app))
 
 
 async def test_keys_follow_the_review_order_even_after_the_review_is_closed(driver: Driver) -> None:
@@ -128,17 +159,6 @@ async def test_keys_follow_the_review_order_even_after_the_review_is_closed(driv
     assert shown(driver) == "/queries/bad-2.jpg"
     await driver.keys("escape", "escape", "L")
     assert names(driver.app.screen)[:2] == ["bad-2.jpg", "swan-1.jpg"]  # type: ignore[arg-type]
-
-
-async def test_escape_shows_all_answers_before_it_closes_the_review(driver: Driver) -> None:
-    review = await opened(driver)
-    await driver.keys("slash", *"jay", "enter")
-    assert len(names(review)) < len(FILES)
-    await driver.keys("escape")
-    assert names(review) == FILES
-    assert driver.app.screen is review
-    await driver.keys("escape")
-    assert driver.app.screen is not review
 
 
 async def test_keys_of_the_workspace_say_where_they_work(driver: Driver) -> None:
@@ -365,24 +385,6 @@ async def test_next_photo_is_shown_after_a_label(driver: Driver, lines: Lines) -
     assert "5 seen" in "\n".join(lines(driver.app))
 
 
-async def test_every_answer_shows_its_rival_class_and_nearest_example(driver: Driver, lines: Lines) -> None:
-    await opened(driver)
-    await driver.keys("l")
-    text = "\n".join(lines(driver.app))
-    assert "jay-10.jpg: jay 0.90, 45% known · rival owl 0.10 · mostly from jay/jay-0.jpg" in text
-    await driver.keys("enter", "enter")
-    assert "rival owl 0.10   from jay-0.jpg" in "\n".join(lines(driver.app))
-
-
-async def test_more_photos_can_be_classified_from_the_review(driver: Driver) -> None:
-    review = await opened(driver)
-    await driver.keys("p")
-    assert len([screen for screen in driver.app.screen_stack if isinstance(screen, Picker)]) == 1
-    await driver.type("/photos/owl")
-    assert len(review.items) == 10
-    assert isinstance(driver.app.screen, Review)
-
-
 def test_a_histogram_shows_every_value_and_its_height() -> None:
     assert columns([0.0, 0.1, 0.1, 0.1, 0.1, 1.0], 0.0, 1.0, 10, 1) == ["▂█       ▂"]
     tall = columns([0.5] * 100 + [0.95], 0.0, 1.0, 4, 2)
@@ -434,18 +436,6 @@ async def test_none_of_these_is_kept_sorted_separately_and_can_be_undone(
     assert controller.session.state.others == ()
     await driver.keys("ctrl+r")
     assert driver.said == "redone: labelled jay-10.jpg as none of these   u: undo"
-
-
-async def test_dropping_can_be_undone_and_the_review_shows_messages(driver: Driver, lines: Lines) -> None:
-    review = await opened(driver)
-    await driver.keys("l", "d")
-    assert names(review) == [name for name in FILES if name != "jay-10.jpg"]
-    assert "removed jay-10.jpg from the answers   u: undo" in lines(driver.app)[-2]
-    await driver.keys("2", "u", "u")
-    assert names(review) == FILES
-    assert "undone: removed jay-10.jpg from the answers" in "\n".join(lines(driver.app))
-    await driver.keys("d", "escape")
-    assert "/5 " in "\n".join(lines(driver.app))  # five answers are left
 
 
 def test_tile_shows_label_probability_or_how_well_it_is_known() -> None:
@@ -504,14 +494,6 @@ async def test_enlarged_photo_can_be_labelled_and_closed_step_by_step(
     assert shown(driver) == "/queries/swan-1.jpg"
 
 
-async def test_n_goes_to_the_next_doubtful_answer(driver: Driver) -> None:
-    review = await opened(driver)
-    await driver.keys("n")
-    assert review.gallery.paths[review.gallery.cursor] == "/queries/swan-1.jpg"
-    await driver.keys("x", "n")
-    assert "no doubtful answers" in driver.said
-
-
 async def test_answers_are_judged_together_on_request(
     drive: Drive, fake_engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, lines: Lines
 ) -> None:
@@ -550,14 +532,6 @@ async def test_table_is_sorted_by_its_columns(driver: Driver, lines: Lines) -> N
         await driver.pilot.click("#review-columns", offset=(lines(driver.app)[1].index(head) + 1, 0))
         await driver.idle()
         assert mark in lines(driver.app)[1]
-
-
-async def test_the_class_of_an_answer_is_renamed_in_the_review(driver: Driver) -> None:
-    await opened(driver)
-    await driver.keys("l", "l", "r")  # the owl
-    await driver.type("barn owl")
-    assert [entry.name for entry in driver.app.controller.session.state.classes] == ["jay", "barn owl", "wren"]
-    assert driver.said == "renamed owl to barn owl   u: undo"
 
 
 async def test_the_large_view_shows_the_error_map_without_colours(
