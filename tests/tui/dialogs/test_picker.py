@@ -111,18 +111,72 @@ async def test_hjkl_move_in_lists_and_grids(driver: Driver) -> None:
     assert driver.app.controller.query.at == 1
 
 
-@pytest.mark.parametrize("key", ["q", "ctrl+c"])
-async def test_trying_to_quit_shows_the_right_key(driver: Driver, key: str) -> None:
-    await driver.keys(key)
-    assert driver.notes == ["press ctrl+q to quit"]
-
-
-async def test_all_commands_have_help(driver: Driver) -> None:
+async def test_keys_that_are_not_bound_say_what_is(driver: Driver, lines: Lines) -> None:
+    for key in ("q", "ctrl+c"):
+        await driver.keys(key)
+        assert driver.notes == ["press ctrl+q to quit"]
+        driver.app.clear_notifications()
     helps = {command.title: command.help for command in driver.app.get_system_commands(driver.app.screen)}
     assert helps["Relocate"] == "key R: find moved photos by their content"
-    own = [text for text in helps.values() if text.startswith("key ")]
-    assert len(own) > 30
-    assert all(": " in text for text in own)
+    keys = [text for text in helps.values() if text.startswith("key ")]
+    assert len(keys) > 30
+    assert all(": " in text for text in keys)
+    driver.app.push_screen(Choose("Bird", ["jay", "owl", "wren", "tit", "finch", "crow"]))
+    await driver.keys("x", "down", "enter")
+    assert isinstance(driver.app.screen, Choose)
+    assert "no match" in "\n".join(lines(driver.app))
+
+
+async def test_typed_and_marked_paths_are_classified(driver: Driver, lines: Lines) -> None:
+    def asked() -> list[str]:
+        return [answer["path"] for answer in driver.app.controller.query.answers]
+
+    await driver.keys("p", "right", "space", "left", "down", "right", "space")  # mark a jay and an owl
+    assert "2 marked: jay-0.jpg, owl-0.jpg" in "\n".join(lines(driver.app))
+    await driver.keys("f2")
+    assert asked() == ["/photos/jay/jay-0.jpg", "/photos/owl/owl-0.jpg"]
+    for typed in ("./owl-2.jpg", "../owl/owl-2.jpg"):  # relative to the displayed folder
+        driver.app.controller.query.clear()
+        picker = await opened(driver, "p")
+        picker.open("/photos/owl")
+        await driver.until(lambda: getattr(driver.app.screen, "folder", "") == "/photos/owl")
+        await driver.type(typed)
+        assert asked() == ["/photos/owl/owl-2.jpg"]
+    await driver.keys("p", *"/photos/o", "tab", *"owl-9.jpg", "enter")
+    assert driver.notes == []
+    await driver.keys("p", *"/photos/nowhere", "enter")
+    assert isinstance(driver.app.screen, Picker)
+    assert driver.app.screen.query_one(Input).value == "/photos/nowhere"  # a typo can be corrected
+    assert any("No such file" in note for note in driver.notes)
+
+
+async def test_folders_are_previewed_and_the_mouse_can_go_up_accept_and_cancel(driver: Driver, lines: Lines) -> None:
+    picker = await opened(driver, "p")
+    await driver.idle()
+    assert "folders, 0 photos" in "\n".join(lines(driver.app))
+    await driver.keys("down")
+    assert "0 folders, " in "\n".join(lines(driver.app))
+    await driver.keys("right")  # open the first folder
+    assert picker.folder == "/photos/jay"
+    await driver.pilot.click("#picker-buttons", offset=(2, 0))
+    await driver.idle()
+    assert picker.folder == "/photos"
+    await driver.pilot.click("#picker-buttons", offset=(23, 0))
+    await driver.idle()
+    assert not picker.is_current
+    assert driver.app.controller.query.answers == []
+    driver.app.context.browsed = "/photos/gone/deeper"
+    picker = await opened(driver, "p")
+    assert picker.folder == "/photos"  # the nearest parent that exists
+    picker.folder = "/photos/gone/deeper"  # the folder was deleted while it was shown
+    await driver.pilot.press("left")
+    await driver.until(lambda: picker.folder == "/photos")
+    await driver.idle()
+    picker.open("/photos/jay")
+    await driver.until(lambda: picker.folder == "/photos/jay")
+    await driver.pilot.click("#picker-buttons", offset=(12, 0))
+    await driver.until(lambda: driver.app.controller.query.answers)
+    assert driver.app.controller.query.answers[0]["path"] == "/photos/jay/jay-0.jpg"
 
 
 async def test_bar_shows_its_map_and_double_click_assigns_the_photo(driver: Driver) -> None:
@@ -138,55 +192,6 @@ async def test_bar_shows_its_map_and_double_click_assigns_the_photo(driver: Driv
     assert driver.counts["jay"] == 7
 
 
-async def test_picker_opens_the_nearest_existing_parent_of_a_missing_folder(driver: Driver) -> None:
-    driver.app.context.browsed = "/photos/gone/deeper"
-    picker = await opened(driver)
-    assert picker.folder == "/photos"
-    picker.folder = "/photos/gone/deeper"  # the folder was deleted while it was shown
-    await driver.pilot.press("left")
-    await driver.until(lambda: picker.folder == "/photos")
-
-
-async def test_typed_path_is_relative_to_the_displayed_folder(driver: Driver) -> None:
-    for typed in ("./owl-2.jpg", "../owl/owl-2.jpg"):
-        picker = await opened(driver, "p")
-        picker.open("/photos/owl")
-        await driver.until(lambda: getattr(driver.app.screen, "folder", "") == "/photos/owl")
-        await driver.type(typed)
-        assert [answer["path"] for answer in driver.app.controller.query.answers] == ["/photos/owl/owl-2.jpg"]
-
-
-async def test_marks_are_kept_across_folders_and_listed(driver: Driver, lines: Lines) -> None:
-    await driver.keys("p", "right", "space", "left", "down", "right", "space")  # mark a jay and an owl
-    assert "2 marked: jay-0.jpg, owl-0.jpg" in "\n".join(lines(driver.app))
-    await driver.keys("f2")
-    paths = [answer["path"] for answer in driver.app.controller.query.answers]
-    assert paths == ["/photos/jay/jay-0.jpg", "/photos/owl/owl-0.jpg"]
-
-
-async def test_tab_completes_a_path_and_a_typo_can_be_corrected(driver: Driver) -> None:
-    await driver.keys("p", *"/photos/o", "tab", *"owl-9.jpg", "enter")
-    assert driver.notes == []
-    await driver.keys("p", *"/photos/nowhere", "enter")
-    assert isinstance(driver.app.screen, Picker)
-    assert driver.app.screen.query_one(Input).value == "/photos/nowhere"
-    assert any("No such file" in note for note in driver.notes)
-
-
-async def test_a_filter_without_a_match_says_so(driver: Driver, lines: Lines) -> None:
-    driver.app.push_screen(Choose("Bird", ["jay", "owl", "wren", "tit", "finch", "crow"]))
-    await driver.keys("x", "down", "enter")
-    assert isinstance(driver.app.screen, Choose)
-    assert "no match" in "\n".join(lines(driver.app))
-
-
-async def test_the_preview_of_a_folder_counts_its_contents(driver: Driver, lines: Lines) -> None:
-    await driver.keys("p")  # this folder
-    assert "folders, 0 photos" in "\n".join(lines(driver.app))
-    await driver.keys("down")
-    assert "0 folders, " in "\n".join(lines(driver.app))
-
-
 async def test_an_empty_folder_can_be_typed(
     drive: Drive, fake_engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,24 +201,6 @@ async def test_an_empty_folder_can_be_typed(
     await driver.pilot.press(*"/inbox", "enter")
     await driver.until(lambda: driver.app.workspace.query_pane.watched == "/inbox")
     await driver.keys("w")
-
-
-async def test_the_mouse_can_go_up_accept_and_cancel(driver: Driver) -> None:
-    picker = await opened(driver, "p")
-    await driver.keys("right")  # open the first folder
-    assert picker.folder == "/photos/jay"
-    await driver.pilot.click("#picker-buttons", offset=(2, 0))
-    await driver.idle()
-    assert picker.folder == "/photos"
-    await driver.pilot.click("#picker-buttons", offset=(23, 0))
-    await driver.idle()
-    assert not picker.is_current
-    assert driver.app.controller.query.answers == []
-    await opened(driver, "p")
-    await driver.keys("right")
-    await driver.pilot.click("#picker-buttons", offset=(12, 0))
-    await driver.until(lambda: driver.app.controller.query.answers)
-    assert driver.app.controller.query.answers[0]["path"] == "/photos/jay/jay-0.jpg"
 
 
 async def test_subfolder_is_found_by_a_few_letters(drive: Drive, fake_engine: FakeEngine) -> None:
