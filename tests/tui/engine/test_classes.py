@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from frn_tui.engine.classes.enrolled_classes import EnrolledClasses
 from frn_tui.engine.operations import build_handlers
 from PIL import Image
 
@@ -54,6 +55,7 @@ def test_classes_give_the_same_answers_as_the_library(engine: Engine, members: d
 def test_ranks_equal_leave_one_out_computed_by_hand(engine: Engine, members: dict[str, list[Path]]) -> None:
     few = first(members, 3)
     reports = engine.done("classes", state=engine.state(few))["reports"]
+    classes: EnrolledClasses = engine.handlers["classes"].__self__  # type: ignore[attr-defined]
     extractor = Extractor.open(shipped_extractors()["conv4"], trusted=True, device="cpu", threads=1)
     library = Classifier(extractor)
     for (name, paths), report in zip(few.items(), reports, strict=True):
@@ -66,11 +68,17 @@ def test_ranks_equal_leave_one_out_computed_by_hand(engine: Engine, members: dic
             key = [*report["rank"]][left]
             assert (key in report["rival"]) == (expected > 0)
             if expected:
-                rival, lead, *_ = report["rival"][key]
+                rival, lead, likely, chance = report["rival"][key]
                 assert [*few][rival - 1] == prediction.label
                 (answer,) = engine.ask("query", paths=[str(path)]).told("answer")
                 shares = {score["id"]: score["explained"] for score in answer["scores"]}
                 assert lead == pytest.approx(shares[rival] - shares[report["id"]], rel=1e-4)
+                chances = {score["id"]: score["probability"] for score in answer["scores"]}
+                assert chance == pytest.approx(chances[rival], rel=1e-3)
+                mean = classes.models.known(key).mean(0, dtype=np.float64)
+                away = classes.current.scorer.distances(mean[None, None], [key])[0].tolist()
+                nearer = away.pop(report["id"] - 1) - min(away)
+                assert 0 < (likely - lead) / nearer < 1  # distances count less than errors
 
 
 def test_classes_after_an_edit_and_its_undo_equal_classes_enrolled_at_once(
@@ -139,8 +147,9 @@ def test_classes_without_examples_do_not_appear_in_answers(engine: Engine, membe
     assert {report["id"] for report in reports} == {2, 3, 4, 5, 6}
     (answer,) = engine.ask("query", paths=[str(members["moth 40"][5])]).told("answer")
     assert {score["id"] for score in answer["scores"]} == {2, 3, 4, 5, 6}
-    none = engine.done("classes", state=engine.state({"empty": []}))
-    assert (none["threshold"], none["unread"]) == (0.0, [])
+    for threshold in (None, 0.3):
+        none = engine.done("classes", state=engine.state({"empty": []}, threshold))
+        assert (none["threshold"], none["unread"], none["unranked"]) == (threshold or 0.0, [], 0)
     assert "no class has an example" in engine.ask("query", paths=["x"]).reason
 
 

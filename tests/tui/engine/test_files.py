@@ -196,6 +196,8 @@ def test_a_project_with_second_looks_gets_the_same_answers_in_the_app(
     queries = [path for paths in members.values() for path in paths[3:]]
     path, state = tmp_path / "moths.frn.json", engine.state(first(members, 3))
     assert engine.done("open_model", model="conv4+auto")["head"] == "frn"
+    for op in ("classes", "choose_search"):
+        assert "looks at whole photos again" in engine.ask(op, state={**state, "search": "one"}).reason
     reports = engine.done("classes", state=state)
     assert reports["unread"], "the examples have not been seen in views"
     engine.done("embed", paths=reports["unread"])

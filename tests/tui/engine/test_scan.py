@@ -1,5 +1,6 @@
 """Scanning paths, and the folder listing of the picker."""
 
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ def test_scan_groups_paths_by_kind(bare: Engine, moths: Path, tmp_path: Path) ->
     assert bare.done("scan", path=str(image))["files"] == [str(image)]
     folder = bare.done("scan", path=str(image.parent))
     assert (folder["kind"], len(folder["files"])) == ("folder", 12)
+    assert bare.done("scan", path=str(image.parent), level=1) == folder
     classes = bare.done("scan", path=str(moths / "test"))
     assert classes["kind"] == "classes"
     assert [len(files) for files in classes["classes"].values()] == [12] * 5
@@ -42,6 +44,10 @@ def test_images_next_to_class_folders_are_reported(bare: Engine, tmp_path: Path)
     assert (found["kind"], found["files"]) == ("classes", [str(loose)])
     stamps = bare.done("stamp", paths=[str(loose), str(tmp_path / "away")])
     assert stamps == {str(loose): [2, loose.stat().st_mtime_ns]}
+    with zipfile.ZipFile(packed := tmp_path / "day.zip", "w") as archive:
+        archive.write(loose, "x.png")
+    status, inside = packed.stat(), str(packed / "x.png")
+    assert bare.done("stamp", paths=[inside]) == {inside: [status.st_size, status.st_mtime_ns]}
 
 
 def test_a_scan_skips_hidden_entries_and_lists_no_folder_twice(bare: Engine, tmp_path: Path) -> None:

@@ -9,15 +9,20 @@ import pytest
 import torch
 from frn_export.graphs.backbone import features_graph
 from frn_export.parity import verified_head
+from frn_tui.client.protocol import parse
 from frn_tui.engine.classes import enrolled_classes
+from frn_tui.engine.worker_queues import Job, serve
 
 from frn.estimator.loading import load_classifier, load_extractor
+from frn.features.feature_cache import Maps
 from frn.features.onnx_runtime import open_session, run_session
 from frn.images.opening import open_image
 from frn.images.transforms import EvaluationTransform
 from frn.inference.classifier import Classifier, Prediction
+from frn.inference.scorers import Comparison
 from frn.models.header import ModelConfig
 from frn.models.model import Model, save_model
+from frn.ridge.enrolment import Array
 from tests.models import small_model
 from tests.tui.engine.conftest import Engine, first
 
@@ -114,6 +119,22 @@ def test_examples_that_take_too_long_are_compared_by_the_next_call(
     assert first_call["threshold"] == 0
     monkeypatch.setattr(enrolled_classes, "SECONDS", 100.0)
     assert srm.done("classes", state=state) == expected
+
+
+def test_request_stops_between_two_examples_once_it_is_cancelled(
+    srm: Engine, few: dict[str, list[Path]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen, sent = [], list[Any]()
+    job = Job(1, parse({"op": "classes", "state": srm.state(few)}), sent.append)
+
+    def errors_without(scorer: Comparison, maps: Maps, key: str) -> Array:
+        seen.append(key)
+        job.cancelled.set()
+        return np.zeros(3)
+
+    monkeypatch.setattr(Comparison, "errors_without", errors_without)
+    serve(srm.handlers["classes"], job)
+    assert (len(seen), sent) == (1, [{"id": 1, "end": "cancelled"}])
 
 
 def test_exports_contain_the_head(srm: Engine, few: dict[str, list[Path]], tmp_path: Path) -> None:

@@ -146,7 +146,8 @@ def test_calibration_equals_that_of_the_library_for_any_sizes(
     library.enroll(few)
     done = engine.done("classes", state=engine.state(few))
     assert done["threshold"] == pytest.approx(library.threshold, rel=1e-5)  # from errors in float32
-    assert [len(report["explained"]) for report in done["reports"]] == [size if size > 1 else 0 for size in sizes]
+    for fact in ("explained", "rank"):
+        assert [len(report[fact]) for report in done["reports"]] == [size if size > 1 else 0 for size in sizes]
     assert (done["unranked"], done["unread"]) == (0, [])
     assert len(done["known"]) == sum(size for size in sizes if size > 1)
 

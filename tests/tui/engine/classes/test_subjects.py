@@ -146,6 +146,9 @@ def test_a_photo_of_no_class_keeps_its_box(engine: Engine, photos: Photos) -> No
 def test_subjects_are_tried_with_the_open_model(engine: Engine, photos: Photos) -> None:
     state = engine.state(boxed(photos, 3))
     first = engine.done("choose_search", state=state)
+    few = {name: paths[:size] for (name, paths), size in zip(boxed(photos, 1).items(), (2, 1), strict=True)}
+    asked = engine.ask("choose_search", state=engine.state(few))
+    assert {event["total"] for event in asked.told("progress")} == {1 + 2}  # without a box, and left out
     engine.done("open_model", model="resnet12-small")
     assert engine.done("choose_search", state=engine.state(boxed(photos, 3))) != first
     engine.done("open_model", model="conv4")

@@ -51,8 +51,8 @@ class EnrolledClasses:
     def _forget(self) -> None:
         """Forget the classes of another model."""
         self._enrollment: Enrollment | None = None
-        self._class_errors, self._errors_of = ClassErrors(), (0.0, 0.0)
-        """Errors of the classes, and alpha and beta with which they were enrolled."""
+        self._class_errors = ClassErrors()
+        self._errors_of: tuple[float, float] | None = None  # alpha and beta with which they were enrolled
         self._copies: tuple[list[Keys], dict[str, str]] = [], {}
         """The examples of all classes, and those that are not used (`copies.find_copies`)."""
         self._known = KnownCopies()
@@ -260,8 +260,7 @@ class EnrolledClasses:
             self._class_errors, self._errors_of = ClassErrors(), head
         classes = list(scorer.classes.values())
         errors = self._class_errors.errors(groups, classes, maps, check)
-        if any(one.allowance for one in classes):  # as in `ClassScorer.class_error`
-            errors += energies[:, None] * [one.allowance for one in classes]
+        errors += energies[:, None] * [one.allowance for one in classes]  # as in `ClassScorer.class_error`
         scorer.leave_out(errors, keys, energies.__getitem__)
         return errors
 
@@ -329,6 +328,6 @@ def _compare(
             best = int(others[row].argmin())
             lead = float((of_own[row] - others[row, best]) / max(of_own[row], 1e-12) * (1 - shares[row]))
             nearer = float(distances[row, column] - away[row].min())
-            chance = float(probabilities(errors[row : row + 1], gamma)[0, best])
+            chance = float(probabilities(errors[row], gamma)[best])
             rivals[key] = ids[best], lead, lead + DISTANCE_WEIGHT * nearer, chance
     return ranks, rivals

@@ -107,7 +107,7 @@ def is_bundle(name: str) -> bool:
 
 
 def stamp(request: StampFiles, job: Job) -> dict[str, tuple[int, int]]:
-    """Return sizes and modification times of existing files; of those in a zip, zeros."""
+    """Return sizes and modification times of existing files; of those in a zip, those of the zip."""
     stamps: dict[str, tuple[int, int]] = {}
     for name in request.paths:
         job.check()
