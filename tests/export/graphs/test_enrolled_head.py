@@ -11,6 +11,7 @@ from frn_export.graphs.enrolled_head import HeadClasses, classifier_with, enroll
 from frn_export.graphs.traced_head import traced_head_graph
 
 from frn.errors import FrnError
+from frn.estimator.loading import load_extractor
 from frn.features.onnx_runtime import open_session, run_session
 from frn.inference.classifier import Classifier
 from frn.inference.scorers import OtherHead
@@ -70,6 +71,8 @@ def test_classes_of_a_head_that_runs_in_torch_are_refused(monkeypatch: pytest.Mo
     extractor, head = conv4(), other_head()
     plain = Classifier(extractor)
     assert enrolled(plain) is plain.classes
+    with pytest.raises(FrnError, match="an exported graph is the same for every photo"):
+        enrolled(Classifier(load_extractor("conv4", "cpu", "auto")))
     monkeypatch.setattr(extractor, "head", None)
     exported = classifier_with(extractor, head.head)
     exported.pools = dict(head.pools)

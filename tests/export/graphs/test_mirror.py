@@ -58,8 +58,9 @@ def test_mirror_images_change_the_hash_and_are_noted_in_projects(plain: Extracto
     assert noted.tta == "hflip"
     assert replace(noted, tta="none") == ModelReference.of("conv4", plain, Path())
     assert augmented(both.data, "hflip") == both.data
-    with pytest.raises(FrnError, match="already contains --tta hflip"):
-        augmented(both.data, "views")
+    for tta, reason in (("views", "already contains --tta hflip"), ("auto", "is the same for every photo")):
+        with pytest.raises(FrnError, match=reason):
+            augmented(both.data, tta)  # type: ignore[arg-type]
 
 
 def test_exported_mirror_classifier_gives_the_same_answer_for_a_mirrored_photo(

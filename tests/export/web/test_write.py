@@ -85,6 +85,9 @@ def test_corrections_are_stored_separately_for_pages_with_different_classes(
 def test_graphs_that_differ_write_nothing(
     classifier: Classifier, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    for tta, reason in (("auto", "is the same for every photo"), ("views", "cannot classify with --tta views")):
+        with pytest.raises(FrnError, match=reason):
+            write_page(Classifier(load_extractor("conv4", "cpu", tta)), tmp_path, RUNTIME, replace=False)  # type: ignore[arg-type]
     odd = Classifier(classifier.extractor)
     odd.enroll({"\udcff": [next((DRAWINGS / "queries").iterdir())]})
     with pytest.raises(FrnError, match=r"its name is not valid text \(UTF-8\)\. Rename its folder"):

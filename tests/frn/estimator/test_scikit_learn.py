@@ -4,6 +4,7 @@ import copy
 import io
 import json
 import pickle
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -258,6 +259,14 @@ def test_a_pickle_of_a_trained_head_opens(tmp_path: Path) -> None:
     x, y = photos()
     fitted = FewShotClassifier(tmp_path, device="cpu").fit(x, y)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).predict(x), fitted.predict(x))
+
+
+def test_a_model_that_has_not_been_exported_needs_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_model(small_model(), tmp_path / "best.safetensors")
+    monkeypatch.delitem(sys.modules, "frn_export.graphs.backbone", raising=False)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(FrnError, match=r"best\.safetensors: has not been exported yet, and exporting it needs torch"):
+        FewShotClassifier(tmp_path, device="cpu").fit(*photos())
 
 
 def test_error_map_of_an_example_is_that_of_leave_one_out(small: FewShotClassifier) -> None:
