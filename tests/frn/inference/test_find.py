@@ -614,5 +614,9 @@ def test_few_photos_explain_less_of_a_searched_example(
     assert classifier.left_out is not None
     errors, labels, *_, smaller = classifier.left_out
     assert smaller[:, 0].mean() > errors[np.arange(len(labels)), labels].mean()
+    whole = Classifier(extractor, store)
+    whole.enroll(files)
+    assert whole.left_out is not None
+    assert not np.allclose(errors, whole.left_out.errors)  # the subject of each example was searched for
     assert (smaller >= 0).all()
     assert len(classifier.rule.offsets) == len(files)

@@ -274,6 +274,9 @@ def test_error_is_the_negative_log_probability_of_each_class() -> None:
     found = classifier.predict(np.full((1, 1), 1.0))
     assert list(found.explained.values()) == pytest.approx([1 - rest, 0, 0])
     assert found.probabilities["a"] == pytest.approx(np.exp(-rest))
+    for threshold, unknown in ((found.known, False), (np.nextafter(found.known, 1), True)):
+        classifier.threshold_override = threshold
+        assert classifier.predict(np.full((1, 1), 1.0)).unknown == unknown
     assert asked(classifier, 5000) == pytest.approx([rest + 7, rest + 3.5, rest])  # the logits are large
 
 
