@@ -17,7 +17,7 @@ Lines = Callable[[Any], list[str]]
 CROPPED = "/queries/owl-10.jpg#xywh=225,112,100,76"
 
 
-async def test_example_is_enlarged_and_the_next_one_shown(driver: "Driver", lines: Lines) -> None:
+async def test_example_is_enlarged_and_cropped_and_the_next_one_shown(driver: "Driver", lines: Lines) -> None:
     workspace = driver.app.workspace
     workspace.focus_pane("photos")
     await driver.keys("z")
@@ -31,10 +31,21 @@ async def test_example_is_enlarged_and_the_next_one_shown(driver: "Driver", line
     await driver.keys("Z", "Z", "right", "escape")
     assert driver.app.screen is workspace
     assert workspace.photos_pane.gallery.cursor == 2
+    await driver.keys("home")
+    first = workspace.photos_pane.gallery.paths[0]
+    await driver.keys("z", "z", "z", "B")  # crops to the visible part, in one step
+    await driver.idle()
+    assert driver.app.screen is workspace
+    cropped, *rest = workspace.photos_pane.gallery.paths
+    assert cropped.startswith(f"{first}#xywh=")
+    assert not [path for path in rest if "#" in path]
+    await driver.keys("u")
+    await driver.idle()
+    assert workspace.photos_pane.gallery.paths[0] == first
 
 
-async def test_query_photo_can_be_enlarged(driver: "Driver") -> None:
-    workspace = driver.app.workspace
+async def test_query_photo_can_be_enlarged_and_cropped(driver: "Driver", lines: Lines) -> None:
+    workspace, query = driver.app.workspace, driver.app.workspace.query_pane.controller.query
     preview = workspace.query_pane.picture.preview
     workspace.ask(["/queries/owl-10.jpg"])
     await driver.idle()
@@ -48,12 +59,6 @@ async def test_query_photo_can_be_enlarged(driver: "Driver") -> None:
     assert (preview.zoom, workspace.has_class("-zoomed")) == (1.0, False)
     await driver.keys("z", "z", "escape")
     assert (preview.zoom, workspace.has_class("-zoomed")) == (1.0, False)
-
-
-async def test_query_photo_is_cropped_to_the_visible_part_and_back(driver: "Driver") -> None:
-    workspace, query = driver.app.workspace, driver.app.workspace.query_pane.controller.query
-    workspace.ask(["/queries/owl-10.jpg"])
-    await driver.idle()
     await driver.keys("B")  # the whole photo is in view
     assert query.answer is not None
     assert query.answer["path"] == "/queries/owl-10.jpg"
@@ -64,13 +69,6 @@ async def test_query_photo_is_cropped_to_the_visible_part_and_back(driver: "Driv
     await driver.keys("B")
     await driver.idle()
     assert [answer["path"] for answer in query.answers] == ["/queries/owl-10.jpg"]
-
-
-async def test_box_drawn_with_the_mouse_crops_the_photo(driver: "Driver", lines: Lines) -> None:
-    workspace, query = driver.app.workspace, driver.app.workspace.query_pane.controller.query
-    preview = workspace.query_pane.picture.preview
-    workspace.ask(["/queries/owl-10.jpg"])
-    await driver.idle()
     assert preview.picture is not None
     picture = preview.picture
     left, top = (preview.size.width - picture.columns) // 2, (preview.size.height - picture.rows) // 2
@@ -91,21 +89,6 @@ async def test_box_drawn_with_the_mouse_crops_the_photo(driver: "Driver", lines:
     await driver.keys("B")
     await driver.idle()
     assert [answer["path"] for answer in query.answers] == ["/queries/owl-10.jpg"]
-
-
-async def test_example_is_cropped_to_the_visible_part_in_one_step(driver: "Driver") -> None:
-    workspace = driver.app.workspace
-    workspace.focus_pane("photos")
-    first = workspace.photos_pane.gallery.paths[0]
-    await driver.keys("z", "z", "z", "B")
-    await driver.idle()
-    assert driver.app.screen is workspace
-    cropped, *rest = workspace.photos_pane.gallery.paths
-    assert cropped.startswith(f"{first}#xywh=")
-    assert not [path for path in rest if "#" in path]
-    await driver.keys("u")
-    await driver.idle()
-    assert workspace.photos_pane.gallery.paths[0] == first
 
 
 @pytest.mark.parametrize("count", [1, 2, 6, 40, 10_000])

@@ -44,18 +44,17 @@ async def test_a_message_appears_on_the_right_and_disappears(
     raise AssertionError("it does not pass")
 
 
-@pytest.mark.parametrize("width", [1, 2, 10, 20, 40, 60, 80, 200])
-async def test_job_line_fits_every_width(play: Play, lines: Lines, width: int) -> None:
+async def test_job_line_fits_every_width(play: Play, lines: Lines) -> None:
     job = JobLine()
-    pilot, _ = await play(job, size=(width, 2))
+    pilot, _ = await play(job, size=(200, 2))
     job.say("saved /some/where/very/deep/birds.frn.json")
     job.show("Embedding a class with a really long name \x1b[2J 🦜", 23, 31, 1.9)
-    await pilot.pause()
-    line = lines(pilot.app)[0]
-    assert all(char.isprintable() for char in line)
-    assert len(line) <= width
-    if width >= 20:
-        assert "23/31" in line
+    for width in (1, 2, 10, 20, 40, 60, 80, 200):
+        await pilot.resize_terminal(width, 2)
+        line = lines(pilot.app)[0]
+        assert all(char.isprintable() for char in line)
+        assert len(line) <= width
+        assert ("23/31" in line) >= (width >= 20)
 
 
 def test_durations_have_a_suitable_unit() -> None:
