@@ -100,7 +100,14 @@ def test_lines_carry_the_content_key_and_can_be_removed(tmp_path: Path) -> None:
         file.forget({"b\udcff"})
         assert file.done == {"good": "key of good"}
         add(file, "new")
-    assert [json.loads(line)["image"] for line in path.read_text().splitlines()] == ["good", "new"]
+    assert images(path) == "goodnew"
+    with pytest.raises(FrnError, match="already exists"):
+        ResultsFile(path, "a")
+    with ResultsFile(path, "a", replace=True) as file:
+        file.add(answer_of("x", Prediction({"x": 1.0}, {"x": 0.5}, {"x": 0.5}, 0.9, False)), None)
+    (line,) = map(json.loads, path.read_text().splitlines())
+    assert line["image"] == "x"
+    assert "key" not in line
 
 
 def test_wrong_lines_are_reported_by_number_and_the_file_stays_unchanged(tmp_path: Path) -> None:
