@@ -481,6 +481,7 @@ async def test_enlarged_photo_can_be_labelled_and_closed_step_by_step(
     await driver.keys("l", "enter")
     assert "coloured: unlike any jay" in "\n".join(lines(driver.app))
     assert "nearest: jay/jay-0.jpg" in "\n".join(lines(driver.app))
+    assert not driver.app.screen.query_one(Histogram).display  # the photo has its rows
     await driver.keys("j", "1")  # label the owl as a jay
     assert driver.counts == {"jay": 7, "owl": 4, "wren": 5}
     assert shown(driver) == "/queries/owl-11.jpg"  # the next photo is shown
@@ -492,6 +493,14 @@ async def test_enlarged_photo_can_be_labelled_and_closed_step_by_step(
     await driver.keys("enter", "enter")
     assert not review.is_current
     assert shown(driver) == "/queries/swan-1.jpg"
+
+
+async def test_the_table_has_all_columns_again_after_a_large_photo(driver: Driver, lines: Lines) -> None:
+    await opened(driver)
+    await driver.keys("g")
+    table = lines(driver.app)[1:4]
+    await driver.keys("enter", "escape")
+    assert lines(driver.app)[1:4] == table
 
 
 async def test_answers_are_judged_together_on_request(

@@ -37,7 +37,6 @@ ORDERED_BY = {
 """Column of the table that each order sorts."""
 WIDE = 100  # width in cells from which the table shows the main example
 FOOTER = "help right none-of-these move next-outlier sort filter view remove undo export"
-TALL = 30  # rows from which on the histogram is shown
 
 
 class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
@@ -55,9 +54,10 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         #large-beside { width: 1fr; margin-left: 1; }
         #large-beside Static { height: 1; color: $text-muted; }
         &.-large #large { display: block; }
-        &.-large #review-photos, &.-large #histogram { display: none; }
+        &.-large #review-photos, &.-large #histogram, &.-short #histogram { display: none; }
     }
     """
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "show", "Enlarge with error map and main example, then show in the workspace"),
         Binding("j,down,right,l", "step(1)", "Next photo"),
@@ -99,7 +99,6 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
     def begin(self) -> None:
         self.context.watchers.append(self.show)
         self.context.lines.append(self.jobs)
-        self.histogram.display = self.size.height >= TALL
         self.show()
         shown, paths = self.controller.query.answer, self.controller.arrangement.paths
         if shown is not None and shown["path"] in paths:
@@ -113,7 +112,6 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
 
     def on_resize(self, event: events.Resize) -> None:
         if self.begun:
-            self.histogram.display = event.size.height >= TALL
             self.call_after_refresh(self.show)
 
     def show(self) -> None:
@@ -233,6 +231,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         self.set_class(large, "-large")
         self.show()
         if not large:
+            self.call_after_refresh(self.show)  # a hidden table has no width
             self.gallery.focus()
 
     def action_show(self) -> None:

@@ -31,10 +31,10 @@ class WhyScreen(Dialog[str]):
         #why-photo { width: 1fr; height: 1fr; }
         #why-examples { width: 1fr; height: 1fr; margin-left: 1; grid-size: 3; grid-gutter: 0 1; }
         .why-example { height: 1fr; }
-        .why-example Static { height: 1; text-wrap: nowrap; }
+        .why-example Static { height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
         .why-example Preview { height: 1fr; }
         .why-line { height: 1; color: $text-muted; text-wrap: nowrap; text-overflow: ellipsis; }
-        #why-sentence { color: $text; text-style: bold; }
+        #why-sentence { height: auto; max-height: 2; text-wrap: wrap; color: $text; text-style: bold; }
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -107,7 +107,7 @@ class WhyScreen(Dialog[str]):
             title.update(Text(f"{share} {name}".lstrip(), style="bold" if path and path == first else ""))
         name = display_name(self.names.get(self.rebuilt["id"], "?"), 40)
         explained = percent(self.rebuilt["explained"][at])
-        text = f"this cell decides {percent(self.why['shares'][at], 1)}; {name} explains {explained} of it, from:"
+        text = f"this cell decides {percent(self.why['shares'][at], 1)}; {name} explains {explained} of it"
         self.query_one("#why-cell", Static).update(text)
 
     def action_move(self, x: int, y: int) -> None:

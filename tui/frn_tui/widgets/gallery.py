@@ -370,8 +370,8 @@ class Gallery(ScrollView, can_focus=True):
         if index == self.cursor:
             return [Segment(lead + mark + name + note, self._style("cursor"))]
         plain = self._style("selected") if is_selected else self.visual_style.rich_style
-        muted = self._style("mark")
-        return [Segment(lead, plain), Segment(mark, muted), Segment(name, plain), Segment(note, muted)]
+        warning, said = self._style("mark"), self._style("mark" if mark else "empty")
+        return [Segment(lead, plain), Segment(mark, warning), Segment(name, plain), Segment(note, said)]
 
     def _style(self, component: str) -> Style:
         return self.get_visual_style(f"gallery--{component}").rich_style
