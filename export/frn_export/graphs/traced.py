@@ -104,9 +104,6 @@ class _Copy:
         node = self._padding_itself(node)
         reshape = node.op_type == "Reshape"
         inputs = [self.value(name, reshape and place == 1) for place, name in enumerate(node.input)]
-        if node.op_type == "Identity":
-            self.named[node.output[0]] = inputs[0]
-            return
         at = len(self.graph.nodes)
         outputs = [f"{self.graph.prefix}v{at}" + (f"_{place}" if place else "") for place in range(len(node.output))]
         copied = helper.make_node(node.op_type, inputs, outputs, name=f"{self.graph.prefix}{node.op_type}_{at}")
