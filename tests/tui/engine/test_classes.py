@@ -85,6 +85,7 @@ def test_classes_after_an_edit_and_its_undo_equal_classes_enrolled_at_once(
     engine: Engine, members: dict[str, list[Path]]
 ) -> None:
     before = engine.done("classes", state=engine.state(first(members, 3)))
+    engine.done("classes", state=engine.state(first(members, 4)))  # every class changes
     more = {**first(members, 3), "moth 42": members["moth 42"][:4]}
     after = engine.done("classes", state=engine.state(more))
     fresh = Engine(build_handlers(os.getpid()))

@@ -40,7 +40,9 @@ def test_exported_classifier_gives_the_same_answers_as_the_app(
     assert "already exists" in engine.ask("export", path=str(foreign)).reason
     assert "is a folder" in engine.ask("export", path=str(tmp_path), replace=True).reason
     monkeypatch.chdir(tmp_path)
-    assert "npm pack onnxruntime-web" in engine.done("export", path=str(tmp_path / "page"), what="page")
+    needed = engine.done("export", path=str(tmp_path / "page"), what="page")
+    assert "npm pack onnxruntime-web" in needed
+    assert "best subject" not in needed
     assert (tmp_path / "page" / "index.html").exists()
 
 
@@ -52,8 +54,9 @@ def test_a_project_stores_the_chosen_head_and_reuses_it(
     engine.done("save", path=str(path), state=state)
     assert json.loads(path.read_text())["head"]["alpha"]
     again = Engine(build_handlers(os.getpid()))
-    again.done("open_model", model="conv4")
-    loaded = again.done("load", path=str(path))["state"]
+    opened = again.done("load", path=str(path))
+    loaded, _ = opened["state"], again.done("open_model", model="conv4")
+    assert not opened["has_changed"]
 
     def chosen(*_: Any) -> Any:
         raise AssertionError("it is chosen again")

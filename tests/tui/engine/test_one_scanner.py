@@ -121,18 +121,19 @@ def test_class_folder_names_survive_writing_and_reading_a_table(tmp_path: Path) 
 
 def test_two_levels_of_names_ask_which_one_is_meant(bare: Engine, tmp_path: Path) -> None:
     root, out = tmp_path / "birds", tmp_path / "x.frn.json"
-    for name in ("corvus/corone", "corvus/corax", "parus/major"):
+    for name in ("corvus/corone", "corvus/corax", "corvus/cornix", "parus/major"):
         for number in range(2):
             write_photo(root / name / f"{number}.png")
     told = frn("enroll", root, "--out", out, "--model", "conv4")
     assert told.stderr == (
         f"error: {root}: has two levels of folders. Choose which are the classes: "
-        "--level 1 (2 classes: corvus, parus) or 2 (3 classes: corax, corone, major).\n"
+        "--level 1 (2 classes: corvus, parus) or 2 (4 classes: corax, cornix, corone, ...).\n"
     )
-    counts = {"corvus": 4, "parus": 2}, {"corax": 2, "corone": 2, "major": 2}
+    counts = {"corvus": 6, "parus": 2}, {"corax": 2, "cornix": 2, "corone": 2, "major": 2}
     found = bare.done("scan", path=str(root))
     assert (found["kind"], [each["classes"] for each in found["levels"]]) == ("levels", [*counts[::-1]])
-    assert [len(each["photos"]) for each in found["levels"]] == [3, 2]
+    shown = [[Path(photo).name for photo in each["photos"]] for each in found["levels"]]
+    assert shown == [["0.png"] * 3, ["0.png"] * 2]
     with pytest.raises(FrnError, match="has two levels of folders"):
         FewShotClassifier("conv4").fit(root)
     for level, expected in enumerate(counts, 1):

@@ -44,7 +44,7 @@ class Models:
         self._maps: ByteLimitedCache[Maps] = ByteLimitedCache(MAX_CACHED)
         """Maps by the hash of their extractor and their content key."""
         self.looks: dict[str, bytes] = {}  # perceptual hashes of all images that were embedded or found
-        self._keys: dict[str, tuple[str, str]] = {}  # stamp and content key of each file that was read
+        self._keys: dict[str, tuple[str | None, str]] = {}  # stamp and content key of each file that was read
 
     @property
     def extractor(self) -> Extractor:
@@ -98,7 +98,7 @@ class Models:
             outcomes = self.extractor.read(map(Path, batch), store=self.store, opening=lambda path: job.check())
             for name, stamp, (_, outcome) in zip(batch, stamps, outcomes, strict=True):
                 if not isinstance(outcome, FrnError):
-                    self._keys[name] = stamp or "", outcome.key
+                    self._keys[name] = stamp, outcome.key
                     self.looks[outcome.key] = outcome.look
                     self._keep(self.extractor, outcome.key, outcome.maps)
                 yield name, outcome

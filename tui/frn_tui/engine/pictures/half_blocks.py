@@ -53,7 +53,7 @@ def cheapened(pixels: Pixels) -> Pixels:
     counts = np.bincount(run.ravel())
     means = np.stack([np.bincount(run.ravel(), of.ravel()) / counts.clip(1) for of in np.moveaxis(halves, 3, 0)], 1)
     colours = means[run] @ np.linalg.inv(SPACE).T
-    return colours.clip(0, 255).round().astype(np.uint8).transpose(0, 2, 1, 3).reshape(pixels.shape)
+    return colours.round().astype(np.uint8).transpose(0, 2, 1, 3).reshape(pixels.shape)
 
 
 def _searched(halves: Floats, scale: np.float32) -> Floats:
