@@ -93,6 +93,14 @@ class Engine:
         return {"classes": entries, "threshold": threshold, "next_id": len(entries) + 1}
 
 
+class Unwanted(Job):
+    """A job that is cancelled once it has begun."""
+
+    def check(self) -> None:
+        super().check()
+        self.cancelled.set()
+
+
 def _support(event: Message) -> Message:
     return {name: event[name] for name in ("path", "key", "size", "mtime_ns")}
 

@@ -12,7 +12,7 @@ from frn_tui.client.protocol import MIRROR, REQUESTS, OpenModel, Request, parse
 from frn_tui.engine.models import Models
 from frn_tui.engine.worker_queues import Job, Server, serve
 
-from tests.tui.engine.conftest import Engine, Message, first
+from tests.tui.engine.conftest import Engine, Message, Unwanted, first
 
 
 def test_every_operation_of_the_protocol_is_implemented(bare: Engine) -> None:
@@ -124,14 +124,6 @@ def test_cancelled_request_ends_after_its_first_chunk(engine: Engine, requests: 
             cancelled = engine.ask(op, cancel_at=event, **arguments)
             assert (cancelled.end["end"], len(cancelled.told(event))) == ("cancelled", 1), op
     assert [path.name for path in tmp_path.iterdir() if path.name in ("new", "new.zip", "c.onnx")] == []
-
-
-class Unwanted(Job):
-    """A job that is cancelled once it has begun."""
-
-    def check(self) -> None:
-        super().check()
-        self.cancelled.set()
 
 
 def test_request_that_is_cancelled_before_its_first_chunk_does_nothing(

@@ -6,13 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from frn_tui.client.protocol import parse
+from frn_tui.engine.worker_queues import serve
 from onnxruntime import InferenceSession
 from PIL import Image
 
 from frn.data.synthetic import draw_moth, species
 from frn.images.boxes import Box, box_name, split_box
+from frn.inference.find.finder import Finder
 from tests.commands import frn
-from tests.tui.engine.conftest import Engine
+from tests.tui.engine.conftest import Engine, Unwanted
 
 Photos = dict[str, list[tuple[Path, Box]]]
 
@@ -84,7 +87,12 @@ def test_the_app_answers_as_the_command_line(
         assert answer["known"] == pytest.approx(by_command["known"], abs=1e-5)
         assert answer["unknown"] is by_command["unknown"]
     if boxes and app_first:
-        engine.done("export", path=str(tmp_path / "a" / "classifier.onnx"), what="classifier")
+        (finder := tmp_path / "a" / "finder.onnx").parent.mkdir()
+        finder.write_text("mine")
+        wish: dict[str, Any] = {"path": str(finder.with_name("classifier.onnx")), "what": "classifier"}
+        assert "already exists" in engine.ask("export", **wish).reason
+        assert [*finder.parent.iterdir()] == [finder]
+        engine.done("export", **wish, replace=True)
         run("export", "--classes", project, "--out", tmp_path / "b")
         images = np.random.default_rng(0).random((1, 3, 120, 170), dtype=np.float32)
         by_app, by_command = (
@@ -134,13 +142,19 @@ def test_a_bundle_of_a_project_that_searches_has_whole_photos_with_their_boxes(
         assert split_box(each["path"])[0].read_bytes() == split_box(before["path"])[0].read_bytes()
 
 
-def test_a_photo_of_no_class_keeps_its_box(engine: Engine, photos: Photos) -> None:
+def test_a_photo_of_no_class_keeps_its_box(engine: Engine, photos: Photos, monkeypatch: pytest.MonkeyPatch) -> None:
     photo, _ = photos["moth 1"][4]
     state = engine.state(boxed(photos, 3) | {"others": [Path(box_name(str(photo), Box(5, 6, 100, 90)))]})
     state |= {"search": "one", "others": state["classes"].pop()["supports"]}
     engine.done("classes", state=state)
     (answer,) = engine.ask("query", paths=[str(photo)]).told("answer")
     assert (answer["box"], answer["key"]) == ([5, 6, 100, 90], state["others"][0]["key"])
+    for name in ("maps", "look"):
+        monkeypatch.setattr(Finder, name, pytest.fail)
+    sent: list[Any] = []
+    request = parse({"op": "query", "paths": [str(photos["moth 0"][4][0])]})
+    serve(engine.handlers["query"], Unwanted(1, request, sent.append))
+    assert sent == [{"id": 1, "end": "cancelled"}]  # before the network runs
 
 
 def test_subjects_are_tried_with_the_open_model(engine: Engine, photos: Photos) -> None:
