@@ -464,6 +464,8 @@ def test_undo_that_was_done_already_succeeds_but_a_copy_in_the_way_is_reported(b
     for _ in range(2):
         assert bare.move(**undo)["places"] == {str(place): str(photo)}
         assert (photo.exists(), place.exists()) == (True, False)
+        assert not beside(photo, LOCK).exists()
+        beside(photo, LOCK).touch()  # as after a kill
     assert list((tmp_path / "out").iterdir()) == []  # the user's folder stays, that of the move does not
     photo.unlink()
     assert [path for path, _ in bare.move(**undo)["failed"]] == [str(place)]  # the photo is gone

@@ -13,7 +13,7 @@ from frn.errors import FrnError
 from frn.images.boxes import box_name, split_box
 from frn.images.opening import read_file
 from frn.system.archives import find_zip
-from frn.system.files import is_file, sync_path
+from frn.system.files import is_file, remove_unfinished, sync_path
 from frn_tui.client.file_requests import EndMoves, MovePhoto, Placed, PlanMoves, Planned, SortPhoto
 from frn_tui.client.protocol import NOT_PLACED
 from frn_tui.engine.files.moves import MoveJournal, is_stamped
@@ -111,6 +111,7 @@ def step_over(source: Path, target: Path, journal: MoveJournal, *, back: bool, i
     """
     record, before, after = journal.find(str(target), str(source)) if back else (None, {}, {})
     link, is_gone = before.get("link"), not os.path.lexists(source)
+    remove_unfinished(target)  # left by a killed program
     is_linked = link is not None and target.is_symlink() and os.readlink(target) == link  # noqa: PTH115
     if os.path.lexists(target) and (is_gone or not (is_linked or (is_twin and not back))):
         if (is_gone and (is_linked or is_stamped(target.stat(), before))) or (
