@@ -83,7 +83,11 @@ def test_a_part_that_ends_within_a_millionth_of_a_side_has_no_line_there(near: f
 
 @pytest.mark.parametrize(
     ("seen", "columns", "rows"),
-    [((0.1, 0.2, 0.9, 0.7), [6, 7, 52, 53], [8, 9, 26, 27]), ((0.4, 0.4, 0.6, 0.5), [24, 35], [16, 19])],
+    [
+        ((0.1, 0.2, 0.9, 0.7), [6, 7, 52, 53], [8, 9, 26, 27]),
+        ((0.4, 0.4, 0.6, 0.5), [24, 35], [16, 19]),
+        ((0.4, 0.2, 0.6, 0.9), [24, 35], [8, 35]),
+    ],
 )
 def test_corners_are_an_eighth_of_the_shorter_side(seen: Any, columns: list[int], rows: list[int]) -> None:
     is_line = (draw_frame(np.zeros((40, 60, 3), np.uint8), seen, 1) == FRAME).all(2)
