@@ -19,6 +19,13 @@ from tests.tui.client.conftest import MISCHIEF, Message, eventually, kill, play
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="looks at processes through /proc")
 
 
+def test_a_request_refuses_fields_that_are_missing_or_not_its_own() -> None:
+    with pytest.raises(TypeError, match="ListFolder needs "):
+        ListFolder()  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="ListFolder has no speed"):
+        ListFolder("photos", speed=2)  # type: ignore[call-arg]
+
+
 def test_engine_ends_with_its_input_and_does_not_import_torch(tmp_path: Path) -> None:
     command = [sys.executable, "-X", "importtime", "-m", "frn_tui.engine", "--log", str(tmp_path / "log")]
     early = tmp_path / "early"  # imports before the log is opened

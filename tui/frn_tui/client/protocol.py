@@ -53,7 +53,11 @@ class Request(Generic[Result]):
         named.update(zip((each.name for each in every), values, strict=False))
         for each in every:
             default = each.default if each.default_factory is MISSING else each.default_factory()
-            setattr(self, each.name, named.get(each.name, default))
+            if (value := named.pop(each.name, default)) is MISSING:
+                raise TypeError(f"{type(self).__name__} needs {each.name}")
+            setattr(self, each.name, value)
+        if named:
+            raise TypeError(f"{type(self).__name__} has no {', '.join(named)}")
 
     __hash__ = None  # type: ignore[assignment]
 
