@@ -1,20 +1,28 @@
-"""The loops in `frn` and by the authors compute the same, and the printed figures follow from the measured times."""
+"""Timed programs compute the same results."""
 
+import importlib.util
+import json
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from bench.photos import in_memory, timed_classes
-from bench.plain import EVALUATION, Photos, plain_accuracy, plain_loss, plain_maps
+from bench.plain import EVALUATION, PLAIN, Photos, plain_accuracy, plain_error, plain_loss, plain_maps
 from bench.timing import step_operations
+from head import OURS, POT, time_heads
+from memory import measure_memory
 from PIL import Image
 
+from frn.backbones import build_backbone
 from frn.episodes import EpisodeShape
+from frn.heads.frn import FRNHead
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model
 from frn.training.losses import episode_loss
+from tests.benchmarks.scripts import output
 
 SHAPE = EpisodeShape(way=3, shot=2, queries=1)
 
@@ -59,3 +67,50 @@ def test_counted_operations_are_convolutions_and_their_gradients() -> None:
     """Conv-4 at 16 pixels has 16, 8, 4 and 2 pixel maps; the images need no gradient."""
     products = [9 * 3 * 64 * 16**2, 9 * 64 * 64 * 8**2, 9 * 64 * 64 * 4**2, 9 * 64 * 64 * 2**2]
     assert step_operations("conv4", 5, size=16) == 2 * 5 * (2 * products[0] + 3 * sum(products[1:]))
+
+
+needs_pot = pytest.mark.skipif(importlib.util.find_spec("ot") is None, reason="needs POT: the extra `emd`")
+
+
+def test_the_plain_formulations_equal_the_head() -> None:
+    support, query = torch.randn(3, 2, 9, 16), torch.randn(4, 9, 16)
+    ours = FRNHead().class_error(support, query)
+    for formulation in PLAIN:
+        torch.testing.assert_close(plain_error(support, query, formulation), ours, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("shot", [1, 5, 20])
+def test_head_is_faster_than_the_paper_formulations_with_many_channels(shot: int, backward: bool) -> None:
+    shape = EpisodeShape(way=5, shot=shot, queries=15 if backward else 16)
+    milliseconds = time_heads(shape, 640, 25, backward=backward, rounds=3)
+    assert all(milliseconds[plain] > milliseconds[OURS] for plain in PLAIN)
+
+
+@needs_pot
+@pytest.mark.parametrize("backward", [False, True])
+def test_whole_episodes_and_deepemd_are_timed(backward: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("head.build_backbone", lambda name: build_backbone("conv4"))
+    shape = EpisodeShape(way=2, shot=1, queries=1)
+    milliseconds = time_heads(shape, 64, 25, whole=True, backward=backward, sfc_passes=1, rounds=1)
+    assert set(milliseconds) == {POT, *PLAIN, OURS}
+
+
+def test_attention_over_all_pools_uses_its_weights() -> None:
+    """CTX stores way x (queries r) x (shot r) weights and their gradients; FRN's closed form stores far less."""
+    shape = EpisodeShape(way=8, shot=2, queries=4)
+    attention = 4 * 8 * (8 * 4 * 100) * (2 * 100) / 1e6
+    if sys.platform != "linux":
+        pytest.skip("only Linux tells a process its peak exactly")
+    ctx, ours = (measure_memory(name, shape, 100, 16, whole=False, device="cpu") for name in ("ctx", "frn, torch"))
+    assert attention < ctx < 8 * attention
+    assert ours < attention
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="needs pseudo-terminals")
+def test_every_target_is_measured() -> None:
+    measures = {row["what"]: row for row in json.loads(output("app", "--quick", "--json"))}
+    assert {"first paint", "key, while photos are added, p95", "cancel", "2,000 photos listed"} < measures.keys()
+    assert measures["processes left behind"]["measured"] == 0  # also on a busy machine

@@ -5,15 +5,11 @@ files currently on disk.
 """
 
 import contextlib
-import inspect
 import json
 import os
 import signal
 import sys
-import threading
 import time
-from pathlib import Path
-from types import CodeType, FrameType
 
 import numpy as np
 import onnx
@@ -39,30 +35,12 @@ def main() -> None:
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.dup2(said, 1)
             status = 1
-            codes = _called() if "calls" in wish else set()
             try:
-                status = int(pytest.main([*OPTIONS, *wish["words"], *(["--maxfail=99"] if "calls" in wish else [])]))
+                status = int(pytest.main([*OPTIONS, *wish["words"]]))
             finally:
-                if "calls" in wish:
-                    sys.settrace(None)
-                    named = {(code.co_filename, code.co_qualname.replace(".<locals>", "")) for code in codes}
-                    Path(wish["calls"]).write_text(json.dumps(sorted(named)))
                 sys.stdout.flush()
                 os._exit(status)
         print(_ended(process, wish["timeout"]), flush=True)
-
-
-def _called() -> set[CodeType]:
-    """Yield the set of Python functions that are called from now on."""
-    found: set[CodeType] = set()
-
-    def call(frame: FrameType, event: str, argument: object) -> None:
-        if frame.f_code.co_flags & inspect.CO_OPTIMIZED:  # skip the bodies of modules and classes
-            found.add(frame.f_code)
-
-    threading.settrace(call)
-    sys.settrace(call)
-    return found
 
 
 def _ended(process: int, timeout: float) -> int:

@@ -1,9 +1,8 @@
 """`python -m tests.campaign.mutants`: change the core in one place at a time, and check that its nearest tests fail.
 
 A mutant changes one operator, constant or condition, or drops one call. It runs in a copy of the tree with the nearest
-test files. The file with the mirrored path comes first, then files that call its function, those with the fewest calls
-first; if there are none, files that import its module. `--calls` stores which functions each file calls. Survivors are
-printed as diffs. `EQUIVALENT` lists mutants that no test can detect, each with the reason.
+test files: the one with the mirrored path, then those that import its module. Survivors are printed as diffs.
+`EQUIVALENT` lists mutants that no test can detect, each with the reason.
 """
 
 import argparse
@@ -21,7 +20,7 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -49,7 +48,7 @@ CALLS = {"min": "max", "max": "min", "any": "all", "all": "any"}
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One change in one file, stored as text so that a report can be applied to a later tree."""
+    """One change in one file."""
 
     path: str
     line: int
@@ -248,34 +247,6 @@ def nearest(path: str) -> tuple[str, ...]:
     return tuple(sorted(distance, key=order)[:REACH])
 
 
-Calls = dict[str, list[list[str]]]  # functions (path, names) that each test file calls in its own process
-
-
-def traced(tests: "Tests", report: Path) -> Calls:
-    """Return which functions of the core each test file calls, from `report` or by running each file once."""
-    found: Calls = json.loads(report.read_text()) if report.exists() else {}
-    files = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py"))
-    for file in files:
-        if file not in found and not file.startswith(ELSEWHERE):
-            found[file] = tests.calls(file)
-            report.write_text(json.dumps(found))
-    return {file: found[file] for file in files if file in found}
-
-
-def nearest_calling(mutant: Mutant, calls: Calls) -> tuple[str, ...]:
-    """Return the test files nearest to a mutant."""
-    by_import, name = nearest(mutant.path), ".".join(mutant.scope)
-    # Prefer files that call its function, then its class, then its module.
-    for is_meant in (name.__eq__, lambda where: where.startswith(f"{name}."), lambda where: True):
-        callers = [
-            file for file in calls if any(path == mutant.path and is_meant(where) for path, where in calls[file])
-        ]
-        if callers:
-            break
-    callers.sort(key=lambda file: len(calls[file]))
-    return tuple(dict.fromkeys([*by_import[:1], *(callers or by_import)]))[:REACH]
-
-
 def copied(place: Path) -> Path:
     """Copy the current tree."""
     ignored = shutil.ignore_patterns(".git", ".venv", "__pycache__", "*cache", "site", "dist", "node_modules")
@@ -329,16 +300,7 @@ class Tests:
                 return failed
         return ""
 
-    def calls(self, file: str) -> list[list[str]]:
-        """Return the core functions that a test file calls."""
-        out = self.tree.parent / "calls"
-        out.unlink(missing_ok=True)
-        self._run(file, calls=str(out))
-        root, known = f"{self.tree}/", set(core())
-        named = [(path.removeprefix(root), name) for path, name in json.loads(out.read_text())] if out.exists() else []
-        return sorted([path, name] for path, name in named if path in known)
-
-    def _run(self, test: str, **wishes: str) -> str:
+    def _run(self, test: str) -> str:
         """Run a file or one test; return the first failure or how pytest ended, or "" if all pass."""
         shutil.rmtree(self.home, ignore_errors=True)
         self.home.mkdir()
@@ -346,7 +308,7 @@ class Tests:
         assert self._server.stdout
         began = time.monotonic()
         words = [test, *(f"--deselect={name}" for name in self._unsound)]
-        wish = {"words": words, "said": str(self.home / "said"), "timeout": TIMEOUT, **wishes}
+        wish = {"words": words, "said": str(self.home / "said"), "timeout": TIMEOUT}
         print(json.dumps(wish), file=self._server.stdin)
         self._server.stdin.flush()
         status = int(self._server.stdout.readline())
@@ -379,29 +341,14 @@ def drawn(count: int, seed: int, within: str) -> list[Mutant]:
     return random.Random(seed).sample(every, min(count, len(every)))
 
 
-def again(report: Path) -> list[Mutant]:
-    """Return the survivors in a report whose lines still exist in the tree."""
-    chosen = []
-    for line in report.read_text().splitlines():
-        old = json.loads(line)
-        if old["killed"]:
-            continue
-        paths = [path for path in core() if Path(path).name == Path(old["path"]).name]
-        found = [m for path in paths for m in mutants(path, (ROOT / path).read_bytes()) if not is_equivalent(m)]
-        found = [m for m in found if (m.before, m.after) == (old["before"], old["after"])]
-        chosen += sorted(found, key=lambda m: abs(m.line - old["line"]))[:1]
-    return chosen
-
-
-def try_all(chosen: list[Mutant], report: Path, known: Path) -> float:
-    """Try mutants one after the other, print survivors, append them all to a report, and return the share killed."""
+def try_all(chosen: list[Mutant]) -> float:
+    """Try mutants one after the other, print survivors, and return the share killed."""
     killed = 0
     with tempfile.TemporaryDirectory(prefix="frn-mutants-") as place:
         tree = copied(Path(place))
         with contextlib.closing(Tests(tree)) as tests:
-            calls = traced(tests, known)
             for number, mutant in enumerate(chosen, 1):
-                nearby, file, began = nearest_calling(mutant, calls), tree / mutant.path, time.monotonic()
+                nearby, file = nearest(mutant.path), tree / mutant.path
                 source = file.read_bytes()
                 file.write_bytes(mutant.apply(source))
                 failed = tests.first_failure(nearby, file, source)
@@ -413,9 +360,6 @@ def try_all(chosen: list[Mutant], report: Path, known: Path) -> float:
                     both = (text.decode().splitlines() for text in (source, mutant.apply(source)))
                     print(f"survived {mutant.path}:{mutant.line} {' '.join(nearby)}")
                     print("\n".join(difflib.unified_diff(next(both), next(both), n=2, lineterm="")), flush=True)
-                with report.open("a") as out:
-                    seconds = round(time.monotonic() - began, 1)
-                    out.write(json.dumps({**asdict(mutant), "killed": failed, "seconds": seconds}) + "\n")
     return killed / max(1, len(chosen))
 
 
@@ -424,12 +368,9 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--within", default="", help="only files whose path holds this")
-    parser.add_argument("--again", type=Path, help="try the survivors of this report instead")
-    parser.add_argument("--report", type=Path, default=Path("mutants.jsonl"))
-    parser.add_argument("--calls", type=Path, default=Path(tempfile.gettempdir(), "frn-mutants-calls.json"))
     options = parser.parse_args()
-    chosen = again(options.again) if options.again else drawn(options.count, options.seed, options.within)
-    share = try_all(chosen, options.report, options.calls)
+    chosen = drawn(options.count, options.seed, options.within)
+    share = try_all(chosen)
     print(f"{share:.0%} of {len(chosen)} mutants killed")
 
 

@@ -1,30 +1,40 @@
-"""The whole classifier in one file, compared with Pillow and numpy."""
+"""Classifier files for one image and for batches."""
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 import torch
 from frn_export.graphs.backbone import features_graph
 from frn_export.graphs.builder import FLOAT, UINT8, GraphBuilder
-from frn_export.graphs.classifier import classifier_graph
-from frn_export.graphs.prepare import prepare
+from frn_export.graphs.classifier import batch_graph, classifier_graph, scores_graph
+from frn_export.graphs.head import head_graph
+from frn_export.graphs.mirror import augmented
+from frn_export.graphs.prepare import prepare, preprocess_graph
+from numpy.typing import NDArray
+from onnx.reference import ReferenceEvaluator
 from PIL import Image
 from torchvision.transforms import functional
 
 from frn.errors import FrnError
+from frn.estimator.loading import load_classifier
 from frn.features.extractor import Extractor
+from frn.features.onnx_runtime import open_session, run_session
+from frn.images.opening import open_image
 from frn.images.transforms import EvaluationTransform
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.unknown import KnownRule
 from frn.ridge.enrolment import ClassScorer, energy, enroll
 from frn.ridge.parameters import HeadParameters
+from tests.drawings import DRAWINGS
 from tests.models import small_model
 
 
-def open_session(data: bytes) -> onnxruntime.InferenceSession:
+def session_of(data: bytes) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
 
 
@@ -36,7 +46,7 @@ def preparer(transform: EvaluationTransform) -> onnxruntime.InferenceSession:
     model = graph.model(
         {"image": (UINT8, ("h", "w", 3))}, {"images": (FLOAT, (1, 3, side, side))}, {}, "preprocess", kind="frn-prepare"
     )
-    return open_session(model.SerializeToString())
+    return session_of(model.SerializeToString())
 
 
 def photo(width: int, height: int, seed: int = 0) -> Image.Image:
@@ -125,7 +135,7 @@ def enrolled(features: bytes, moths: Path) -> Classifier:
 
 def test_classifier_file_gives_the_same_answers_as_the_classifier(features: bytes, moths: Path) -> None:
     classifier = enrolled(features, moths)
-    run = open_session(
+    run = session_of(
         classifier_graph(
             features, classifier.classes, rule=classifier.rule, gamma=classifier.head.gamma
         ).SerializeToString()
@@ -160,7 +170,7 @@ def test_classifier_file_knows_photos_as_the_rule_does(
     draws, extractor = np.random.default_rng(0), Extractor(features, "m", threads=1)
     classes = {f"{number}": enroll(draws.random((2, *extractor.shape)), HeadParameters(1.0)) for number in range(way)}
     pixels = draws.integers(0, 255, (40, 50, 3), dtype=np.uint8)
-    run = open_session(classifier_graph(features, classes, rule=rule, gamma=1.0).SerializeToString())
+    run = session_of(classifier_graph(features, classes, rule=rule, gamma=1.0).SerializeToString())
     maps = extractor.feature_maps(extractor.transform(Image.fromarray(pixels))[None])
     scorer = ClassScorer(list(classes.values()))
     measures = scorer.class_error(maps).astype(np.float64), energy(maps), scorer.centres.distance(maps)
@@ -181,7 +191,7 @@ def test_file_with_many_classes_is_little_larger_than_their_rows(features: bytes
     rows = sum(one.rows.nbytes for one in classes.values())
     assert len(data) < len(features) + 1.3 * rows + 300_000
     image = draws.integers(0, 256, (32, 32, 3), np.uint8)
-    label, *_, error_map = open_session(data).run(None, {"image": image})
+    label, *_, error_map = session_of(data).run(None, {"image": image})
     maps = extractor.feature_maps(extractor.transform(Image.fromarray(image))[None])
     expected = ClassScorer(list(classes.values())).location_error(maps)[0].T
     np.testing.assert_allclose(error_map.reshape(expected.shape), expected, rtol=2e-3, atol=1e-3)
@@ -203,3 +213,72 @@ def test_a_classifier_needs_a_class(features: bytes) -> None:
 def test_class_name_that_is_not_text_is_refused(features: bytes) -> None:
     with pytest.raises(FrnError, match="is not valid text"):
         classifier_graph(features, {"\udcff": enroll(np.ones((1, 16, 64)), HeadParameters())})
+
+
+SAMPLES = DRAWINGS
+QUERIES = sorted((SAMPLES / "queries").iterdir())[:7]
+OUTPUTS = ["label", "probability", "class_error", "explained", "known", "error_map"]
+
+
+@pytest.fixture(scope="module")
+def classifier() -> Classifier:
+    return load_classifier(SAMPLES / "moths", "conv4", "cpu")[0]
+
+
+def test_batch_gives_the_same_results_as_single_images(classifier: Classifier) -> None:
+    extractor = classifier.extractor
+    crops = np.stack([extractor.transform(open_image(path)) for path in QUERIES])
+    graph = batch_graph(extractor, classifier.classes, rule=classifier.rule, gamma=classifier.head.gamma)
+    session = open_session(graph.SerializeToString(), "batch", device="cpu", threads=1)
+    images = crops.transpose(0, 3, 1, 2).astype(np.float32) / 255
+    label, probability, error, explained, known, maps = run_session(session, OUTPUTS, {"images": images})
+    for i, feature_map in enumerate(extractor.feature_maps(crops)):
+        alone = classifier.predict(feature_map)
+        assert label[i] == alone.label
+        np.testing.assert_allclose(probability[i], list(alone.probabilities.values()), atol=1e-4)
+        np.testing.assert_allclose(error[i], list(alone.errors.values()), rtol=1e-4)
+        np.testing.assert_allclose(explained[i], list(alone.explained.values()), atol=1e-4)
+        assert known[i] == pytest.approx(alone.known, abs=1e-4)
+        np.testing.assert_allclose(maps[i], classifier.error_maps(feature_map), rtol=1e-3, atol=1e-4)
+
+
+def graphs(classifier: Classifier) -> dict[str, onnx.ModelProto]:
+    extractor, classes, gamma = classifier.extractor, classifier.classes, classifier.head.gamma
+    return {
+        "features": onnx.load_model_from_string(extractor.data),
+        "mirrored": onnx.load_model_from_string(augmented(extractor.data, "hflip")),
+        "scores": scores_graph(extractor, classes, gamma),
+        "batch": batch_graph(extractor, classes, rule=classifier.rule, gamma=gamma),
+        "head": head_graph(classifier.head),
+    }
+
+
+@pytest.mark.parametrize("name", ["features", "mirrored", "scores", "batch", "head"])
+def test_empty_batch_gives_an_empty_answer(classifier: Classifier, name: str) -> None:
+    side, (r, d) = classifier.extractor.transform.size, classifier.extractor.shape
+    images, query = np.zeros((0, 3, side, side), np.float32), np.zeros((0, r, d), np.float32)
+    given: dict[str, dict[str, NDArray[Any]]] = {
+        "scores": {"feature_map": query},
+        "head": {"support": np.ones((3, 2, r, d), np.float32), "shots": np.array([2, 2, 1]), "query": query},
+    }
+    session = open_session(graphs(classifier)[name].SerializeToString(), name, device="cpu", threads=1)
+    outputs = [output.name for output in session.get_outputs()]
+    found = run_session(session, outputs, given.get(name, {"images": images}))
+    assert [len(each) for each in found] == [0] * len(outputs)
+
+
+def test_reference_evaluator_preprocesses_and_classifies(classifier: Classifier) -> None:
+    """The graph relies only on the ONNX standard, not on special behaviour of onnxruntime."""
+    image = {"image": np.asarray(open_image(QUERIES[0]))}
+    data = classifier.extractor.data
+    whole = classifier_graph(data, classifier.classes, rule=classifier.rule, gamma=classifier.head.gamma)
+    for graph in (preprocess_graph(classifier.extractor.transform), whole):
+        names = [output.name for output in graph.graph.output]
+        session = open_session(graph.SerializeToString(), "x", device="cpu", threads=1)
+        for name, ours, theirs in zip(
+            names, run_session(session, names, image), ReferenceEvaluator(graph).run(None, image), strict=True
+        ):
+            if name == "label":
+                assert ours == theirs
+            else:
+                np.testing.assert_allclose(theirs, ours, rtol=3e-2, atol=1.001 / 255)  # they round halves differently

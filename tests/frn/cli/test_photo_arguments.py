@@ -1,7 +1,11 @@
-"""Photo arguments of `frn classify`: names, folders, globs and lists; one bad argument does not stop the others."""
+"""Photos as arguments, and unusual names in the output."""
 
+import csv
+import io
 import json
 import os
+import shutil
+import sys
 import zipfile
 from pathlib import Path
 
@@ -9,10 +13,12 @@ import pytest
 from frn_tui.terminal.paths import parse_paths
 from typer.testing import Result
 
+from frn.cli.shell.console import print_json
 from frn.data.folders import scan
 from frn.errors import FrnError
 from frn.estimator.few_shot import FewShotClassifier
 from frn.projects.folder_tree import Broken
+from frn.system.csv_rows import csv_row
 from tests.commands import frn
 from tests.drawings import DRAWINGS
 
@@ -163,3 +169,79 @@ def test_a_file_with_brackets_in_a_zip_is_not_a_glob(here: Path) -> None:
     result = classify("day.zip/walk [2]/moth [1].jpg")
     assert result.exit_code == 0, result.stderr
     assert images(result) == ["day.zip/walk [2]/moth [1].jpg"]
+
+
+ODD = ":dog: [v2] [bold]"
+
+
+@pytest.fixture
+def classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Three classes, one with an unusual name and photos with unusual names."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("eyed footman", "tailed footman", "banded footman"):
+        shutil.copytree(MOTHS / name, tmp_path / "classes" / name)
+    odd = (tmp_path / "classes" / "eyed footman").rename(tmp_path / "classes" / ODD)
+    for path in odd.iterdir():
+        path.rename(odd / f"{path.stem} [final].jpg")
+    return tmp_path / "classes"
+
+
+def test_brackets_and_colons_are_not_markup(classes: Path) -> None:
+    photo = Path(f"{ODD}.jpg")
+    shutil.copy(PHOTO, photo)
+    words = (classes, photo, "--model", "conv4")
+    assert frn("classify", *words).stdout.startswith(f"{photo}: {ODD} ")
+    assert frn("explain", *words, "--out", f"{ODD}.png").stdout.startswith(f"{ODD}.png: {ODD} rather than ")
+    enrolled = frn("enroll", classes, "--out", f"{ODD}.frn.json", "--model", "conv4").stdout
+    assert f"\n{ODD}" in enrolled
+    assert "[final].jpg" in enrolled
+    for out in (ODD, "a[/b]c"):
+        made = frn("data", "prepare", "folder", "--source", classes, "--out", out, "--val", 0.34, "--test", 0.34).stdout
+        assert made.endswith(f"  {Path(out) / 'test'}\n")
+
+
+def test_long_path_is_not_wrapped(classes: Path) -> None:
+    long = Path(*["a" * 200] * 6)
+    long.mkdir(parents=True)
+    shutil.copy(PHOTO, long)
+    assert len(frn("classify", classes, long / PHOTO.name, "--model", "conv4", "--top", 1).stdout.splitlines()) == 1
+
+
+def test_a_name_of_several_lines_or_not_in_utf8_works(classes: Path) -> None:
+    (classes / "tailed footman").rename(classes / "tailed\nfootman")
+    (classes / "banded footman").rename(classes / os.fsdecode(b"banded \xff"))
+    words = (classes, PHOTO, "--model", "conv4")
+    assert frn("explain", *words, "--out", "x.png").exit_code == 0
+    told = frn("classify", *words, "--json")
+    assert told.exit_code == 0
+    assert len(json.loads(told.stdout)["probabilities"]) == 3
+
+
+HOSTILE = ["=HYPERLINK(1)", "@SUM(A1)", "-2+3", "+1", "\t=1", "＝1", "a\rb", 'a"b', "a,b", "a\nb", "\x1b[2J"]
+STEERING = "\x1b]0;title\a \x9b2J \u202e\u2066 \r\n \x7f"
+
+
+def test_every_record_is_a_single_row_and_no_text_is_a_formula() -> None:
+    text = csv_row(["name", "n"]) + "".join(csv_row([each, -0.5]) for each in HOSTILE)
+    rows = list(csv.DictReader(io.StringIO(text, newline="")))
+    assert text.startswith("name,n\r\n")
+    assert [row["name"].removeprefix("'") for row in rows] == HOSTILE
+    assert [row["name"][0] == "'" for row in rows] == [True] * 6 + [False] * 5
+    assert {row["n"] for row in rows} == {"-0.5"}
+
+
+class Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_output_contains_no_terminal_codes(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = Terminal(newline="")
+    monkeypatch.setattr(sys, "stdout", shown)
+    print_json({"image": STEERING, "letters": "ü字"})
+    text = shown.getvalue()
+    assert text.removesuffix("\n").isprintable()
+    assert json.loads(text) == {"image": STEERING, "letters": "ü字"}
+    assert "ü字" in text

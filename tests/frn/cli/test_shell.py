@@ -1,27 +1,43 @@
-"""Shell conventions: help, exit codes, JSON schemas, lists on stdin, defaults, completion, no colours."""
+"""What all commands share: help, results, exit codes, completion, options."""
 
+import ast
 import csv
+import inspect
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
+from frn_tui.main import build_parser
 
-from frn.cli.main import app
+from frn.cli.shell.help import EXAMPLES
 from frn.cli.shell.schemas import RESULTS, schema
 from tests import processes
-from tests.commands import frn, is_described
+from tests.commands import COMMAND, frn, is_described
 from tests.drawings import DRAWINGS
 
 MOTHS, QUERIES = DRAWINGS / "moths", DRAWINGS / "queries"
 PHOTO = QUERIES / "eyed footman 6.jpg"
 COMMAND_LINE = (Path(__file__).parents[3] / "docs" / "reference" / "command-line.md").read_text(encoding="utf-8")
+
+
+def walk(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Return every command by its words, such as `models add`, and the groups."""
+    yield words, command
+    for name, child in getattr(command, "commands", {}).items():
+        yield from walk(child, (*words, name))
+
+
+COMMANDS = dict(walk(COMMAND))
+every_command = pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 
 
 @pytest.fixture(autouse=True)
@@ -40,18 +56,11 @@ def test_result_types_reject_wrong_values() -> None:
         assert not is_described(wrong, "enroll")
 
 
-def commands(group: Any, above: str = "") -> Iterator[tuple[str, Any]]:
-    """Return every command by its name, such as `models add`."""
-    for name, command in getattr(group, "commands", {}).items():
-        yield f"{above}{name}", command
-        yield from commands(command, f"{above}{name} ")
-
-
 def test_every_command_with_a_result_has_a_schema() -> None:
     """Every test that calls such a command compares its output with the schema (`tests/frn/conftest.py`)."""
     options = {
-        name: {word for parameter in command.params for word in parameter.opts}
-        for name, command in commands(typer.main.get_command(app))
+        " ".join(words): {option for parameter in command.params for option in parameter.opts}
+        for words, command in COMMANDS.items()
     }
     with_json = {name for name, words in options.items() if "--json" in words}
     assert with_json == RESULTS.keys()
@@ -159,3 +168,83 @@ def test_colours_are_used_only_in_terminals_that_allow_them(monkeypatch: pytest.
     assert colour.search(frn("classify", MOTHS, PHOTO).stdout)
     monkeypatch.setenv("NO_COLOR", "1")
     assert not colour.search(frn("classify", MOTHS, PHOTO).stdout)
+
+
+@every_command
+def test_help_is_at_most_80_columns_wide_and_does_not_wrap_too_early(words: tuple[str, ...]) -> None:
+    """A line ends too early if the first word of the next line would still fit."""
+    shown = frn(*words, "--help", env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"}).stdout
+    lines = [line.rstrip() for line in shown.splitlines()]
+    assert max(map(len, lines)) <= 80
+    prose = lines[: next(i for i, line in enumerate([*lines, "╭"]) if line.startswith("╭"))]
+    for line, following in pairwise(prose):
+        if line and following:
+            assert len(line) + 1 + len(following.split()[0]) > 79, f"{line!r} breaks before {following!r}"
+
+
+@every_command
+def test_every_option_help_is_under_60_characters(words: tuple[str, ...]) -> None:
+    ours = [each for each in COMMANDS[words].params if each.name != "show_completion"]  # this text comes from Typer
+    for parameter in ours:
+        text = getattr(parameter, "help", None) or ""
+        assert len(text) < 60, f"{parameter.name}: {text}"
+
+
+def test_every_option_help_of_the_app_is_under_60_characters() -> None:
+    texts = [re.sub(r" \(default: .*\)", "", action.help or "") for action in build_parser()._actions]
+    assert [text for text in texts if len(text) >= 60] == []
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_help_ends_with_examples_that_parse(name: str) -> None:
+    shown = frn(name, "--help", env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"}).stdout
+    assert [line.strip() for line in shown.splitlines() if line.strip()][-len(EXAMPLES[name]) :] == [*EXAMPLES[name]]
+    for example in EXAMPLES[name]:
+        program, command, *arguments = shlex.split(example)
+        assert (program, command) == ("frn", name)
+        COMMAND.commands[name].make_context(name, arguments, resilient_parsing=False)
+
+
+TAKEN_BY_NAME = "locals"  # function through which a command passes on all of its parameters by name
+ALWAYS = {("export", "onnx"): "ONNX is always written; the flag says so"}
+
+
+@pytest.mark.parametrize(
+    "words", [words for words, command in COMMANDS.items() if words and command.callback], ids=" ".join
+)
+def test_every_parameter_is_read_by_its_command(words: tuple[str, ...]) -> None:
+    command = COMMANDS[words]
+    function = inspect.unwrap(command.callback)
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    (definition,) = tree.body
+    assert isinstance(definition, ast.FunctionDef)
+    read = {node.id for part in definition.body for node in ast.walk(part) if isinstance(node, ast.Name)}
+    if TAKEN_BY_NAME in read:
+        return
+    dropped = {each.name for each in command.params if each.name != "help"} - read
+    assert {option for option in dropped if (" ".join(words), option) not in ALWAYS} == set()
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("train demo --data nowhere", "--data has no effect"),
+        ("classify CLASSES PHOTO --resume", "--resume"),
+        ("classify CLASSES PHOTO --replace", "--replace only applies to --out, --report and --crops"),
+        ("score CLASSES CLASSES --replace", "--replace only applies to --out and --report"),
+        ("classify MOTHS PHOTO --threshold 0.3 --false-rejections 0.1", "--threshold sets the threshold"),
+        ("data prepare cub-raw --source . --out x --val 0.3", "--val and --test are for your own folder"),
+        ("export --out x --examples", "--examples only applies to --web"),
+        ("export --out x --threshold 0.3", "--threshold"),
+        ("export --out x --calibrate y", "--calibrate is for --precision int8"),
+        ("export --out x --max-drop 2", "--max-drop only applies to --precision int8"),
+        ("export --web x --calibrate y", "Remove --precision, --calibrate"),
+    ],
+)
+def test_options_without_effect_are_refused(words: str, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "x.jpg").touch()
+    places = {"CLASSES": tmp_path, "PHOTO": tmp_path / "x.jpg", "MOTHS": DRAWINGS / "moths"}
+    given = [str(places.get(word, word)) for word in words.split()]
+    told = frn(*given)
+    assert told.exit_code in (1, 2)
+    assert reason in told.stderr

@@ -29,7 +29,7 @@ from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model, save_model
 from frn.projects.session import Support, build_state
 from tests.commands import frn
-from tests.frn.heads.test_deepemd import needs_pot
+from tests.frn.heads.test_baselines import needs_pot
 from tests.models import small_model
 
 NO_RUNTIME: Any = None

@@ -1,4 +1,4 @@
-"""Training reduces the loss and writes all files."""
+"""Losses, objectives and the training loop."""
 
 import json
 import tomllib
@@ -9,14 +9,19 @@ from typing import Literal
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
+from frn.episodes import EpisodeShape
 from frn.errors import FrnError
+from frn.heads import HEADS, has_auxiliary_loss
 from frn.heads.frn import FRNHead
 from frn.images.transforms import EvaluationTransform
-from frn.models.header import read_header
-from frn.models.model import load_model
+from frn.models.header import ModelConfig, read_header
+from frn.models.model import Model, load_model
 from frn.training.loop import StepReport, ValidationReport
-from frn.training.presets import Schedule
+from frn.training.losses import AUX_WEIGHT, auxiliary_loss, episode_loss
+from frn.training.objectives import EpisodicObjective, PretrainingObjective
+from frn.training.presets import Schedule, find_preset
 from frn.training.presets.preset import Pretraining, ValidationProtocol
 from frn.training.runs.run import RunSettings
 from tests.frn.training.tiny import CLEAR, TINY, Objective, assert_same, pretraining, quick
@@ -193,3 +198,68 @@ def test_a_diverging_run_gives_a_one_line_error(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(FrnError, match="the loss is nan"):
         quick(tmp_path / "other", preset)
     assert "\n" not in str(first.value)
+
+
+@pytest.mark.parametrize(("shot", "r", "d"), [(1, 4, 16), (5, 9, 8)])
+def test_paper_mode_is_eq_11_over_ordered_pairs_of_row_normalised_pools(shot: int, r: int, d: int) -> None:
+    support = torch.randn(4, shot, r, d).double()
+    pool = F.normalize(support.flatten(1, 2), dim=-1)
+    expected = sum((pool[i] @ pool[j].mT).square().sum() for i in range(4) for j in range(4) if i != j)
+    torch.testing.assert_close(auxiliary_loss(support, "paper"), torch.as_tensor(expected))
+
+
+@pytest.mark.parametrize(("shot", "r", "d"), [(1, 4, 16), (5, 9, 8)])
+def test_reference_mode_divides_by_a_single_norm_and_counts_each_pair_once(shot: int, r: int, d: int) -> None:
+    support = torch.randn(4, shot, r, d).double()
+    pool = support.flatten(1, 2) / support.norm()
+    expected = sum((pool[i] @ pool[j].mT).square().sum() for i in range(4) for j in range(i))
+    torch.testing.assert_close(auxiliary_loss(support, "reference"), torch.as_tensor(expected))
+
+
+def test_off_mode_keeps_only_the_cross_entropy() -> None:
+    logits, support = torch.randn(6, 3), torch.randn(3, 1, 4, 8)
+    target = torch.tensor([0, 0, 1, 1, 2, 2])
+    torch.testing.assert_close(episode_loss(logits, support, 2, "off"), F.cross_entropy(logits, target))
+    with_aux = F.cross_entropy(logits, target) + AUX_WEIGHT * auxiliary_loss(support)
+    torch.testing.assert_close(episode_loss(logits, support, 2), with_aux)
+
+
+PRESET = replace(find_preset("demo"), episode=EpisodeShape(way=3, shot=2, queries=4), aux="off")
+DRAWN = np.arange(18).reshape(3, 6)
+
+
+@pytest.mark.parametrize(("method", "whole"), [("frn", False), ("ctx", False), ("dsn", True)])
+def test_the_auxiliary_loss_uses_the_vectors_of_the_method(method: str, whole: bool) -> None:
+    """SM: DSN uses "the actual (normalized) support points", one whole map per image; FRN uses all locations."""
+    model = Model(ModelConfig(backbone="conv4", method=method))
+    maps = torch.randn(18, 25, 64, generator=torch.Generator().manual_seed(0))
+    loss, logits, target = EpisodicObjective(replace(PRESET, aux="reference"), model, [6] * 3).score(model, maps, DRAWN)
+    support = maps.unflatten(0, (3, 6))[:, :2]  # way, shot, r, d
+    points = support.flatten(2) if whole else support.flatten(1, 2)
+    points = points / points.norm()
+    pairs = sum((points[i] @ points[j].T).square().sum() for i in range(3) for j in range(i))
+    torch.testing.assert_close(loss, F.cross_entropy(logits, target) + AUX_WEIGHT * pairs)
+    assert (pairs - auxiliary_loss(support)).abs() < 1e-6 or whole
+
+
+def test_classical_pretraining_uses_undivided_maps() -> None:
+    """The run in Table 9 uses FRN, whose maps are divided by 25, so a linear classifier would learn slowly."""
+    preset = find_preset("mini-imagenet-resnet12-average")
+    torch.manual_seed(0)
+    model = Model(ModelConfig(backbone=preset.backbone, method=preset.method)).eval()
+    images = torch.rand(4, 3, 32, 32)
+    seen = []
+    objective = PretrainingObjective(replace(preset, pretraining=replace(preset.pretraining, batch=4)), model, [2, 2])
+    assert isinstance(objective.head, torch.nn.Linear)
+    objective.head.register_forward_hook(lambda module, inputs, output: seen.append(inputs[0]))
+    with torch.no_grad():
+        objective.score(model, model.feature_maps(images), np.arange(4))
+        unscaled = model.backbone((images - model.mean) / model.std).mean((2, 3))
+        scored = model.feature_maps(images).mean(1)
+    torch.testing.assert_close(seen[0], unscaled, rtol=1e-4, atol=1e-5)
+    assert seen[0].std() > 20 * scored.std()  # sqrt(640) = 25.3; FRN itself is scored on divided maps
+
+
+def test_methods_of_the_paper_and_on_its_code_have_the_auxiliary_loss_by_default() -> None:
+    names = {name for name in HEADS if has_auxiliary_loss(name)}
+    assert names == {"frn", "frn-tdm", "dsn", "ctx", "srm", "lccrn"}

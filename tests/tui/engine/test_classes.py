@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from frn_tui.client.protocol import MAPPED
 from frn_tui.engine.classes.enrolled_classes import EnrolledClasses
 from frn_tui.engine.operations import build_handlers
 from PIL import Image
@@ -13,9 +14,9 @@ from PIL import Image
 from frn.features.extractor import Extractor
 from frn.features.feature_cache import FeatureStore
 from frn.images.opening import open_image
-from frn.inference.classifier import Classifier
+from frn.inference.classifier import Classifier, Prediction
 from frn.models.zoo import shipped_extractors
-from tests.tui.engine.conftest import Engine, first
+from tests.tui.engine.conftest import Engine, Message, first
 
 
 def test_embedding_reports_every_file_in_order(engine: Engine, members: dict[str, list[Path]], tmp_path: Path) -> None:
@@ -29,27 +30,66 @@ def test_embedding_reports_every_file_in_order(engine: Engine, members: dict[str
     assert [(event["done"], event["total"]) for event in asked.told("progress")] == [(4, 7), (7, 7)]
 
 
-def test_classes_give_the_same_answers_as_the_library(engine: Engine, members: dict[str, list[Path]]) -> None:
+def assert_as_in_the_library(
+    engine: Engine, classes: dict[str, list[Path]], queries: list[Path] | None = None, others: list[Path] | None = None
+) -> Message:
+    """Compare threshold, calibration and answers of the engine and of the library; return what the engine reports."""
     library = Classifier(Extractor.open(shipped_extractors()["conv4"], trusted=True, device="cpu", threads=1))
-    library.enroll(first(members, 5))
-    done = engine.done("classes", state=engine.state(first(members, 5)))
-    assert done["threshold"] == pytest.approx(library.threshold)
-    assert [*done["known"].values()] == pytest.approx(library.calibration.known.tolist(), rel=1e-4)
-    assert done["unread"] == done["away"] == []
-    for report, shares in zip(done["reports"], library.leave_one_out.values(), strict=True):
-        assert list(report["explained"].values()) == pytest.approx(shares.tolist())
-    query = members["moth 42"][9]
-    ((_, expected),) = library.classify([query])
-    assert not isinstance(expected, Exception)
-    asked = engine.ask("query", paths=[str(query)])
-    (answer,) = asked.told("answer")
-    names = [*members]
-    assert {names[s["id"] - 1]: s["error"] for s in answer["scores"]} == pytest.approx(expected.errors, rel=1e-5)
-    assert {names[s["id"] - 1]: s["explained"] for s in answer["scores"]} == pytest.approx(expected.explained, rel=1e-5)
-    assert sum(s["probability"] for s in answer["scores"]) == pytest.approx(1)
-    assert names[answer["scores"][0]["id"] - 1] == expected.label
-    assert answer["unknown"] == expected.unknown
-    assert np.mean(answer["maps"][str(answer["scores"][0]["id"])]) == pytest.approx(answer["scores"][0]["error"])
+    library.enroll(classes, others or [])
+    state = engine.state(classes)
+    if others:
+        state["others"] = engine.state({"none": others})["classes"][0]["supports"]
+    done: Message = engine.done("classes", state=state)
+    assert (done["unread"], done["away"], done["unranked"]) == ([], [], 0)
+    assert done["threshold"] == pytest.approx(library.threshold, rel=1e-5)  # from errors in float32
+    assert [*done["known"].values()] == pytest.approx(library.calibration.known.tolist(), rel=1e-3)
+    shares = library.leave_one_out
+    for name, report in zip(classes, done["reports"], strict=True):
+        own = shares[name].tolist() if name in shares else []
+        assert list(report["explained"].values()) == pytest.approx(own, rel=1e-5)
+        assert len(report["rank"]) == len(own)
+    for path, (_, expected) in zip(queries or [], library.classify(queries or []), strict=True):
+        assert isinstance(expected, Prediction)
+        (answer,) = engine.ask("query", paths=[str(path)]).told("answer")
+        names = [[*classes][score["id"] - 1] for score in answer["scores"]]
+        for field, wanted in (("error", expected.errors), ("explained", expected.explained)):
+            assert dict(zip(names, (score[field] for score in answer["scores"]), strict=True)) == pytest.approx(
+                wanted, rel=1e-4
+            )
+        assert sum(score["probability"] for score in answer["scores"]) == pytest.approx(1)
+        assert names == sorted(names, key=expected.errors.__getitem__)
+        assert (answer["known"], answer["unknown"]) == (pytest.approx(expected.known, rel=1e-4), expected.unknown)
+        for score in answer["scores"][:MAPPED]:
+            assert np.mean(answer["maps"][str(score["id"])]) == pytest.approx(score["error"], rel=1e-5)
+    return done
+
+
+def test_classes_give_the_same_answers_as_in_the_library(engine: Engine, members: dict[str, list[Path]]) -> None:
+    examples = [members["moth 40"][2], members["moth 43"][0]]  # judged by leave-one-out
+    assert_as_in_the_library(engine, first(members, 5), [members["moth 42"][9], *examples])
+
+
+@pytest.mark.parametrize("sizes", [(1, 2, 3, 2, 1), (1, 1, 1, 1, 1), (2, 2, 2, 2, 2)])
+def test_calibration_equals_that_of_the_library_for_any_sizes(
+    engine: Engine, members: dict[str, list[Path]], sizes: tuple[int, ...]
+) -> None:
+    assert_as_in_the_library(
+        engine, {name: paths[:size] for (name, paths), size in zip(members.items(), sizes, strict=True)}
+    )
+
+
+def test_near_copies_count_once_and_photos_of_no_class_raise_the_threshold_as_in_the_library(
+    engine: Engine, members: dict[str, list[Path]], tmp_path: Path
+) -> None:
+    copied, classes = tmp_path / "copy.png", first(members, 3)
+    open_image(members["moth 40"][1]).transpose(Image.Transpose.FLIP_LEFT_RIGHT).save(copied)
+    classes["moth 40"].append(copied)
+    plain = assert_as_in_the_library(engine, classes)
+    near = plain["reports"][0]["near"]
+    assert len(near) == 2
+    assert near == {copy: photo for photo, copy in near.items()}
+    marked = assert_as_in_the_library(engine, classes, others=[path for own in members.values() for path in own[3:]])
+    assert marked["threshold"] > plain["threshold"]
 
 
 def test_ranks_equal_leave_one_out_computed_by_hand(engine: Engine, members: dict[str, list[Path]]) -> None:
@@ -126,22 +166,6 @@ def test_photos_in_two_classes_refer_to_each_other_and_are_not_used(
     assert "every example is in two classes" in engine.ask("query", paths=["x"]).reason
 
 
-def test_near_copies_in_a_class_count_once_as_in_the_library(
-    engine: Engine, members: dict[str, list[Path]], tmp_path: Path
-) -> None:
-    copied, classes = tmp_path / "copy.png", first(members, 3)
-    open_image(members["moth 40"][1]).transpose(Image.Transpose.FLIP_LEFT_RIGHT).save(copied)
-    classes["moth 40"].append(copied)
-    library = Classifier(Extractor.open(shipped_extractors()["conv4"], trusted=True, device="cpu", threads=1))
-    library.enroll(classes)
-    state = engine.state(classes)
-    done = engine.done("classes", state=state)
-    assert done["threshold"] == pytest.approx(library.threshold)
-    keys = [support["key"] for support in state["classes"][0]["supports"]]
-    assert done["reports"][0]["near"] == {keys[1]: keys[3], keys[3]: keys[1]}
-    assert list(done["reports"][0]["explained"].values()) == pytest.approx(library.leave_one_out["moth 40"].tolist())
-
-
 def test_classes_without_examples_do_not_appear_in_answers(engine: Engine, members: dict[str, list[Path]]) -> None:
     state = engine.state({"empty": [], **first(members, 1)})
     reports = engine.done("classes", state=state)["reports"]
@@ -151,6 +175,7 @@ def test_classes_without_examples_do_not_appear_in_answers(engine: Engine, membe
     for threshold in (None, 0.3):
         none = engine.done("classes", state=engine.state({"empty": []}, threshold))
         assert (none["threshold"], none["unread"], none["unranked"]) == (threshold or 0.0, [], 0)
+    assert none["expected"] == ""
     assert "no class has an example" in engine.ask("query", paths=["x"]).reason
 
 
@@ -184,19 +209,6 @@ def test_a_photo_that_was_replaced_and_read_again_is_not_the_example(
     photo.write_bytes(members["moth 40"][8].read_bytes())
     engine.ask("embed", paths=[str(photo)])
     assert engine.done("classes", state=state)["unread"] == [str(photo)]
-
-
-def test_photos_of_no_class_change_the_threshold_as_in_the_library(
-    engine: Engine, members: dict[str, list[Path]]
-) -> None:
-    library = Classifier(Extractor.open(shipped_extractors()["conv4"], trusted=True, device="cpu", threads=1))
-    strangers = [path for paths in members.values() for path in paths[2:]]
-    library.enroll(first(members, 2), strangers)
-    (others,) = engine.state({"none": strangers})["classes"]
-    state = engine.state(first(members, 2))
-    plain, marked = (engine.done("classes", state={**state, **more}) for more in ({}, {"others": others["supports"]}))
-    assert marked["threshold"] == pytest.approx(library.threshold)
-    assert marked["threshold"] > plain["threshold"]
 
 
 def test_maps_beyond_the_memory_limit_are_read_from_the_store(

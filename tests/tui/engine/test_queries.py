@@ -68,30 +68,6 @@ def test_advice_is_that_of_the_library(engine: Engine, members: dict[str, list[P
     assert "add photos to moth 40: it has a single one" in engine.done("advise")
 
 
-def test_photos_judged_together_refine_the_classes_but_examples_are_unchanged(
-    engine: Engine, members: dict[str, list[Path]]
-) -> None:
-    engine.done("classes", state=engine.state(first(members, 1)))
-    paths = [str(path) for photos in members.values() for path in photos[:6]]
-    asked = engine.ask("query", paths=paths)
-    assert [event["done"] for event in asked.told("progress")] == [16, 30]
-    alone = asked.told("answer")
-    together = engine.ask("query", paths=paths, jointly=True).told("answer")
-    examples = {str(photos[0]) for photos in members.values()}
-    for one, other in zip(alone, together, strict=True):
-        assert one["unknown"] == other["unknown"]
-        errors, refined = ([score["error"] for score in answer["scores"]] for answer in (one, other))
-        assert (errors == refined) == (one["path"] in examples)
-
-
-def test_unlabelled_photos_are_grouped(engine: Engine, members: dict[str, list[Path]], tmp_path: Path) -> None:
-    paths = [str(path) for photos in members.values() for path in photos[:6]]
-    groups = engine.done("group", paths=[*paths, str(tmp_path / "away.png")])
-    assert sorted(path for group in groups for path in group) == sorted(paths)
-    assert 1 <= len(groups) <= 10
-    assert "no photos to group" in engine.ask("group", paths=[str(tmp_path / "away.png")]).reason
-
-
 @pytest.mark.parametrize("classes", [1, 3])
 def test_one_photo_of_each_class_cannot_check_probabilities(
     engine: Engine, members: dict[str, list[Path]], classes: int
@@ -109,3 +85,37 @@ def test_ranks_that_take_too_long_are_sent_with_the_next_request(
     left = [engine.done("classes", state=state)["unranked"] for _ in range(12)]
     assert left[0] > left[-1] == 0
     assert "rejects" in engine.done("classes", state=state)["expected"]
+
+
+def test_photos_judged_together_refine_the_classes_but_examples_and_single_photos_are_unchanged(
+    engine: Engine, members: dict[str, list[Path]]
+) -> None:
+    engine.done("classes", state=engine.state(first(members, 1)))
+    paths = [str(path) for photos in members.values() for path in photos[:6]]
+    asked = engine.ask("query", paths=paths)
+    assert [event["done"] for event in asked.told("progress")] == [16, 30]
+    together = engine.ask("query", paths=paths, jointly=True).told("answer")
+    examples = {str(photos[0]) for photos in members.values()}
+    for one, other in zip(asked.told("answer"), together, strict=True):
+        assert one["unknown"] == other["unknown"]
+        errors, refined = ([score["error"] for score in answer["scores"]] for answer in (one, other))
+        assert (errors == refined) == (one["path"] in examples)
+    (single,) = engine.ask("query", paths=paths[1:2], jointly=True).told("answer")
+    assert [score["error"] for score in single["scores"]] == [
+        score["error"] for score in asked.told("answer")[1]["scores"]
+    ]
+    assert len(single["maps"]) == min(MAPPED, 5)
+
+
+def test_unlabelled_photos_are_grouped_and_copies_once(
+    engine: Engine, members: dict[str, list[Path]], tmp_path: Path
+) -> None:
+    paths, away = [path for photos in members.values() for path in photos[:6]], tmp_path / "away.png"
+    (copy := tmp_path / "copy.png").write_bytes(paths[0].read_bytes())
+    asked = engine.ask("group", paths=[str(path) for path in (*paths, copy, away)])
+    counted = [(event["done"], event["total"]) for event in asked.told("progress")]
+    assert counted == [*((number, 32) for number in range(1, 31)), (30, 32), (30, 32)]
+    groups = asked.end["result"]
+    assert sorted(path for group in groups for path in group) == sorted(map(str, paths))
+    assert 1 <= len(groups) <= 10
+    assert "no photos to group" in engine.ask("group", paths=[str(away)]).reason

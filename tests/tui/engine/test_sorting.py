@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from frn_tui.engine.files import moves, placing, sorting
 from frn_tui.engine.files.moves import MoveJournal
@@ -23,30 +22,23 @@ from frn.system.files import LOCK, beside
 from frn.system.processes import locks
 from frn.system.processes.locks import Lock
 from tests.killing import killed_at
-from tests.tui.engine.conftest import Engine, first
+from tests.tui.engine.conftest import Engine
 
 
-def test_of_a_box_the_whole_photo_is_moved_and_moved_back(bare: Engine, tmp_path: Path) -> None:
-    photo, name = tmp_path / "x.jpg", f"{tmp_path / 'x.jpg'}#xywh=1,2,3,4"
+@pytest.mark.parametrize("named_so", [False, True])
+def test_of_a_box_the_whole_photo_is_moved_and_moved_back_unless_a_file_is_named_so(
+    bare: Engine, tmp_path: Path, named_so: bool
+) -> None:
+    name = str(tmp_path / "x.jpg#xywh=1,2,3,4")
+    photo = Path(name) if named_so else tmp_path / "x.jpg"
     photo.write_text("1")
     done = bare.sort(folder=str(tmp_path / "out"), photos=[[name, "jay"]], move=True)
-    place = tmp_path / "out" / "jay" / "x.jpg"
-    assert done["places"] == {name: f"{place}#xywh=1,2,3,4"}
-    assert (place.read_text(), photo.exists()) == ("1", False)
-    journal = done["journal"]
-    bare.done("move", journal=journal, source=done["places"][name], target=name, is_twin=False, back=True)
-    assert (photo.read_text(), place.exists()) == ("1", False)
-
-
-def test_a_photo_that_is_named_like_a_box_keeps_its_name(bare: Engine, tmp_path: Path) -> None:
-    photo = tmp_path / "x.jpg#xywh=1,2,3,4"
-    photo.write_text("1")
-    done = bare.sort(folder=str(tmp_path / "out"), photos=[[str(photo), "jay"]], move=True)
-    (place,) = done["places"].values()
-    assert Path(place).read_text() == "1"
-    journal = done["journal"]
-    bare.done("move", journal=journal, source=place, target=str(photo), is_twin=False, back=True)
-    assert (photo.read_text(), sorted(path.name for path in tmp_path.glob("x*"))) == ("1", [photo.name])
+    ((_, place),) = done["places"].items()
+    file = Path(place) if named_so else tmp_path / "out" / "jay" / "x.jpg"
+    assert named_so or place == f"{file}#xywh=1,2,3,4"
+    assert (file.read_text(), photo.exists()) == ("1", False)
+    bare.done("move", journal=done["journal"], source=place, target=name, is_twin=False, back=True)
+    assert (photo.read_text(), [path.name for path in tmp_path.glob("x*")]) == ("1", [photo.name])
 
 
 def test_photos_are_copied_into_folders_and_nothing_is_overwritten(bare: Engine, tmp_path: Path) -> None:
@@ -400,21 +392,6 @@ def _content(path: Path) -> str:
     return path.read_text() if path.is_file() else ""
 
 
-def test_nearest_example_belongs_to_the_given_class(engine: Engine, members: dict[str, list[Path]]) -> None:
-    state = engine.state(first(members, 4))
-    engine.done("classes", state=state)
-    keys = {entry["id"]: [support["key"] for support in entry["supports"]] for entry in state["classes"]}
-    paths = [str(paths[number]) for paths in members.values() for number in (5, 6)]
-    for answer in engine.ask("query", paths=paths).told("answer"):
-        assert answer["nearest"] in keys[answer["scores"][0]["id"]]
-    example = state["classes"][1]["supports"][2]
-    (answer,) = engine.ask("query", paths=[example["path"]]).told("answer")
-    assert answer["scores"][0]["id"] == state["classes"][1]["id"]
-    own = keys[state["classes"][1]["id"]]
-    assert answer["nearest"] in set(own) - {example["key"]}  # a photo is not its own nearest example
-    assert np.isfinite(answer["scores"][0]["error"])
-
-
 def test_a_name_without_a_folder_is_renamed_in_the_current_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in "ab":
@@ -592,15 +569,3 @@ def test_a_plan_counts_what_stays_and_which_names_are_taken(bare: Engine, tmp_pa
     photos = [(str(path), "jay") for path in paths]
     planned = bare.done("plan", folder=str(tmp_path / "out"), photos=photos, verdicts=["jay"], begin=False)
     assert planned == {"moves": 3, "folders": 1, "stay": 2, "taken": 2, "journal": ""}
-
-
-def test_redo_removes_a_twin_again(bare: Engine, tmp_path: Path) -> None:
-    photo, twin = tmp_path / "x.jpg", tmp_path / "out" / "jay" / "x.jpg"
-    twin.parent.mkdir(parents=True)
-    for path in (photo, twin):
-        path.write_text("1")
-    done = bare.sort(folder=str(tmp_path / "out"), photos=[[str(photo), "jay"]], move=True)
-    photos = [[str(photo), str(twin), True]]
-    for back in (True, True, False, False):
-        assert bare.move(journal=done["journal"], photos=photos, back=back)["failed"] == []
-        assert (photo.exists(), twin.exists()) == (back, True)

@@ -7,40 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from frn_tui.client.protocol import MAPPED
 from frn_tui.engine.classes import class_ranks
 from frn_tui.engine.classes.class_ranks import ClassErrors
 from frn_tui.engine.classes.enrolled_classes import EnrolledClasses
 
-from frn.features.extractor import Extractor
 from frn.features.feature_cache import Maps
-from frn.inference.classifier import Classifier, Prediction
 from frn.inference.explanation import contributions
-from frn.models.zoo import shipped_extractors
 from frn.projects.session import ClassEntry, Support
 from frn.ridge.enrolment import EnrolledClass, enroll
 from frn.ridge.parameters import HeadParameters
-from tests.tui.engine.conftest import Engine, first
-
-
-def test_a_single_photo_is_never_judged_jointly_and_has_maps(engine: Engine, members: dict[str, list[Path]]) -> None:
-    engine.done("classes", state=engine.state(first(members, 2)))
-    path = str(members["moth 42"][9])
-    (alone,) = engine.ask("query", paths=[path]).told("answer")
-    (jointly,) = engine.ask("query", paths=[path], jointly=True).told("answer")
-    assert alone["scores"] == jointly["scores"]
-    both = engine.ask("query", paths=[path, str(members["moth 41"][9])], jointly=True).told("answer")
-    assert both[0]["scores"] != alone["scores"]
-    assert len(alone["maps"]) == min(MAPPED, 5)
-
-
-def test_scores_are_sorted_by_error_and_sum_to_one(engine: Engine, members: dict[str, list[Path]]) -> None:
-    engine.done("classes", state=engine.state(first(members, 2)))
-    (answer,) = engine.ask("query", paths=[str(members["moth 42"][9])]).told("answer")
-    errors = [score["error"] for score in answer["scores"]]
-    assert errors == sorted(errors)
-    assert sum(score["probability"] for score in answer["scores"]) == pytest.approx(1)
-    assert list(answer["maps"]) == [str(score["id"]) for score in answer["scores"]]
 
 
 @pytest.mark.parametrize("d", [5, 50])  # more and fewer locations than channels
@@ -79,38 +54,6 @@ def entry(number: int, *keys: str) -> ClassEntry:
     return ClassEntry(number, str(number), tuple(Support(Path(key), key, 1, 1) for key in keys))
 
 
-def test_copies_are_grouped_once_and_progress_counts_readable_photos(
-    engine: Engine, members: dict[str, list[Path]], tmp_path: Path
-) -> None:
-    paths = [*members["moth 40"][:2], members["moth 41"][0]]
-    copy = tmp_path / "copy.png"
-    copy.write_bytes(paths[0].read_bytes())
-    asked = engine.ask("group", paths=[str(path) for path in (*paths, copy, tmp_path / "away.png")])
-    assert [(event["done"], event["total"]) for event in asked.told("progress")] == [(n, 5) for n in (1, 2, 3, 3, 3)]
-    assert sorted(path for group in asked.end["result"] for path in group) == sorted(map(str, paths))
-
-
-def test_example_is_judged_by_leave_one_out_as_in_the_library(engine: Engine, members: dict[str, list[Path]]) -> None:
-    few = first(members, 3)
-    library = Classifier(Extractor.open(shipped_extractors()["conv4"], trusted=True, device="cpu", threads=1))
-    library.enroll(few)
-    engine.done("classes", state=engine.state(few))
-    paths = [few["moth 40"][2], few["moth 43"][0], few["moth 44"][1]]
-    for path, (_, expected) in zip(paths, library.classify(paths), strict=True):
-        assert isinstance(expected, Prediction)
-        (answer,) = engine.ask("query", paths=[str(path)]).told("answer")
-        assert answer["known"] == pytest.approx(expected.known, rel=1e-4)
-        assert answer["unknown"] == expected.unknown
-        errors = {[*few][score["id"] - 1]: score["error"] for score in answer["scores"]}
-        assert errors == pytest.approx(expected.errors, rel=1e-4)
-        for score in answer["scores"][:MAPPED]:
-            assert np.mean(answer["maps"][str(score["id"])]) == pytest.approx(score["error"], rel=1e-5)
-        jointly = engine.ask("query", paths=list(map(str, paths)), jointly=True).told("answer")
-        assert [s["error"] for s in jointly[paths.index(path)]["scores"]] == pytest.approx(
-            sorted(errors.values()), rel=1e-5
-        )
-
-
 R, D = 3, 8
 GROUPS = [("a", "b"), ("c",), ("d", "e")]
 MAPS: Mapping[str, Maps] = {
@@ -135,25 +78,3 @@ def test_one_new_photo_is_compared_with_the_classes_that_were_there(monkeypatch:
     found = errors.errors(GROUPS[:2], classes[:2], MAPS, lambda: checks.append(1))
     assert len(checks) == 6
     np.testing.assert_array_equal(found, ClassErrors().errors(GROUPS[:2], classes[:2], MAPS, nothing))
-
-
-@pytest.mark.parametrize("sizes", [(1, 2, 3, 2, 1), (1, 1, 1, 1, 1), (2, 2, 2, 2, 2)])
-def test_calibration_equals_that_of_the_library_for_any_sizes(
-    engine: Engine, members: dict[str, list[Path]], sizes: tuple[int, ...]
-) -> None:
-    few = {name: paths[:size] for (name, paths), size in zip(members.items(), sizes, strict=True)}
-    library = Classifier(Extractor.open(shipped_extractors()["conv4"], trusted=True, device="cpu", threads=1))
-    library.enroll(few)
-    done = engine.done("classes", state=engine.state(few))
-    assert done["threshold"] == pytest.approx(library.threshold, rel=1e-5)  # from errors in float32
-    for fact in ("explained", "rank"):
-        assert [len(report[fact]) for report in done["reports"]] == [size if size > 1 else 0 for size in sizes]
-    assert (done["unranked"], done["unread"]) == (0, [])
-    assert len(done["known"]) == sum(size for size in sizes if size > 1)
-
-
-def test_classes_without_examples_have_no_report(engine: Engine, members: dict[str, list[Path]]) -> None:
-    few = {"none": [], **{name: paths[:1] for name, paths in list(members.items())[:2]}}
-    done = engine.done("classes", state=engine.state(few))
-    assert [report["id"] for report in done["reports"]] == [2, 3]
-    assert engine.done("classes", state=engine.state({"none": []}))["expected"] == ""

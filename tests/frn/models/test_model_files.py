@@ -1,4 +1,4 @@
-"""Model files."""
+"""Models, their files, and weights from elsewhere."""
 
 import json
 import os
@@ -6,20 +6,26 @@ import pickle
 import struct
 import subprocess
 import sys
+import warnings
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import save_file
 
-from frn.errors import FrnError
+from frn.backbones import build_backbone
+from frn.errors import FrnError, FrnWarning
 from frn.images.transforms import EvaluationTransform
 from frn.models import checkpoint_check
 from frn.models.header import ModelConfig, read_header
 from frn.models.model import Model, import_reference, load_model, read_weights, save_model, serialise
 from frn.models.zoo import assets_folder
+from frn.training.presets import find_preset
 from tests import processes
+from tests.commands import frn
 from tests.drawings import DRAWINGS
 
 
@@ -202,3 +208,128 @@ def test_telemetry_is_off_before_onnxruntime_is_imported(tmp_path: Path, given: 
     code = "import frn.features.onnx_runtime, os, sys; "
     code += "print(os.getenv('ORT_DISABLE_TELEMETRY'), 'onnxruntime' in sys.modules)"
     assert run(tmp_path, "-c", code, **given).stdout.split() == [kept, "False"]
+
+
+@pytest.mark.parametrize(("backbone", "d"), [("conv4", 64), ("resnet12", 640), ("resnet12-small", 256)])
+@pytest.mark.parametrize(("side", "last_pool", "grid"), [(84, True, 5), (32, True, 2), (32, False, 4), (50, False, 6)])
+def test_map_size_follows_the_image_size(backbone: str, d: int, side: int, last_pool: bool, grid: int) -> None:
+    model = Model(ModelConfig(backbone=backbone, method="frn", last_pool=last_pool)).eval()
+    assert model.feature_maps(torch.rand(1, 3, side, side + 16)).shape == (1, grid * ((side + 16) // (side // grid)), d)
+
+
+def test_patch_stem_uses_each_pixel_once() -> None:
+    model = Model(ModelConfig(backbone="resnet9-patch4", method="frn", last_pool=False)).eval()
+    images = torch.rand(1, 3, 84, 112, requires_grad=True)
+    maps = model.feature_maps(images)
+    assert maps.shape == (1, 5 * 7, 256)
+    maps.sum().backward()
+    assert images.grad is not None
+    assert (images.grad[..., :80, :112] != 0).float().mean() > 0.99
+
+
+def test_reconstruction_divides_resnet_maps_and_protonet_does_not() -> None:
+    """SM, Hyperparameters: embeddings are downscaled by sqrt(640)."""
+    torch.manual_seed(0)
+    frn = Model(ModelConfig(backbone="resnet12", method="frn")).eval()
+    proto = Model(ModelConfig(backbone="resnet12", method="proto")).eval()
+    proto.backbone.load_state_dict(frn.backbone.state_dict())
+    images = torch.rand(1, 3, 32, 32)
+    torch.testing.assert_close(frn.feature_maps(images) * 640**0.5, proto.feature_maps(images))
+
+
+def test_model_normalises_images_itself() -> None:
+    model = Model(ModelConfig(backbone="conv4", method="frn")).eval()
+    images = torch.rand(2, 3, 32, 32)
+    mean, std = (torch.tensor(v).view(3, 1, 1) for v in (model.config.mean, model.config.std))
+    expected = model.backbone((images - mean) / std).flatten(2).mT
+    torch.testing.assert_close(model.feature_maps(images), expected)
+
+
+def test_bytes_are_refused_as_images() -> None:
+    """Otherwise bytes would be normalised as if they were values in [0, 1]."""
+    model = Model(ModelConfig(backbone="conv4", method="frn")).eval()
+    with pytest.raises(ValueError, match=r"images have dtype torch\.uint8, .*: pass images\.float\(\) / 255"):
+        model.feature_maps(torch.zeros(1, 3, 84, 84, dtype=torch.uint8))
+
+
+def test_an_image_smaller_than_a_location_is_refused() -> None:
+    with pytest.raises(FrnError, match=r"images of \(12, 40\) pixels are too small; the minimum is 16"):
+        Model(ModelConfig(backbone="conv4", method="frn")).feature_maps(torch.rand(1, 3, 12, 40))
+
+
+def test_error_about_an_unknown_backbone_lists_the_known_ones() -> None:
+    with pytest.raises(
+        FrnError, match="unknown backbone 'conv5'; choose one of: conv4, resnet12, resnet12-small, resnet9"
+    ):
+        build_backbone("conv5")
+
+
+LAYERS = {"conv": "0", "norm": "1"}
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """Make random weights under the names of the authors' code."""
+    model = Model(ModelConfig(backbone="conv4", method="frn"))
+    state = {"scale": torch.ones(1), "r": torch.zeros(2)}
+    for key, value in model.backbone.state_dict().items():
+        _, block, part, name = key.split(".")
+        state[f"feature_extractor.layers.{3 * int(block)}.layers.{LAYERS[part]}.{name}"] = value
+    torch.save(state, tmp_path / "model_Conv-4.pth")
+    return tmp_path / "model_Conv-4.pth"
+
+
+def photo(width: int, height: int) -> Image.Image:
+    pixels = np.random.default_rng(0).integers(0, 255, (8, 8, 3), dtype=np.uint8)
+    return Image.fromarray(pixels).resize((width, height), Image.Resampling.BICUBIC)
+
+
+def as_the_authors(image: Image.Image, *, square: bool) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+    """The authors' `test_pre`: resize to 92, then crop the central 84 x 84 pixels."""
+    from torchvision.transforms import CenterCrop, Compose, Resize
+
+    return np.asarray(Compose([Resize([92, 92] if square else 92), CenterCrop(84)])(image))
+
+
+@pytest.mark.parametrize(
+    ("preset", "square"), [("cub-cropped-resnet12", True), ("aircraft-conv4", True), ("mini-imagenet-resnet12", False)]
+)
+def test_preset_defines_the_preprocessing(checkpoint: Path, preset: str, square: bool) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FrnWarning)
+        transform = load_model(checkpoint, transform=find_preset(preset).transform).config.transform
+    image = photo(210, 120)
+    right, wrong = (as_the_authors(image, square=kind).astype(int) for kind in (square, not square))
+    assert np.abs(transform(image).astype(int) - right).max() <= 1
+    assert np.abs(transform(image).astype(int) - wrong).max() > 20
+    small = photo(84, 84)
+    assert np.array_equal(transform(small), np.asarray(small))  # images of `test_pre` are left unchanged
+
+
+def test_without_a_preset_a_message_says_that_photos_are_treated_as_uncropped(checkpoint: Path) -> None:
+    with pytest.warns(FrnWarning, match=r"weights alone do not record .* --preset NAME"):
+        transform = import_reference(checkpoint).config.transform
+    image = photo(210, 120)
+    assert np.abs(transform(image).astype(int) - as_the_authors(image, square=False)).max() <= 1
+    assert np.array_equal(transform(photo(84, 84)), np.asarray(photo(84, 84)))
+
+
+def test_added_checkpoint_can_be_named_in_every_command(checkpoint: Path) -> None:
+    made = frn("models", "add", checkpoint, "--preset", "cub-cropped-conv4", "--name", "cub", "--json")
+    assert made.exit_code == 0
+    assert "warning" not in made.stderr
+    out = Path(json.loads(made.stdout)["cub"]["path"])
+    assert load_model("cub").grid == (5, 5)
+    model, images = load_model(out), torch.rand(2, 3, 84, 84)
+    assert model.config.transform.square
+    theirs = load_model(checkpoint, transform=model.config.transform)
+    assert torch.equal(model.feature_maps(images), theirs.feature_maps(images))
+    with pytest.raises(FrnError, match="already contains its preprocessing"):
+        load_model(out, transform=model.config.transform)
+
+
+def test_commands_print_a_one_line_warning(checkpoint: Path, moths: Path) -> None:
+    words = ("eval", checkpoint, "--data", moths, "--shot", 1, "--queries", 2, "--episodes", 2, "--json")
+    plain = frn(*words)
+    assert plain.exit_code == 0
+    assert plain.stderr.startswith("warning: model_Conv-4.pth: weights alone do not record")

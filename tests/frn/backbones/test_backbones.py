@@ -1,4 +1,4 @@
-"""Pretrained networks as frozen extractors, with random weights from local files."""
+"""Pretrained and own backbones."""
 
 import sys
 from pathlib import Path
@@ -7,9 +7,13 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
 from torch.nn.functional import normalize
 from torchvision import models
 
+from frn.backbones import build_backbone
+from frn.backbones.backbone import Backbone
+from frn.backbones.folding import folded
 from frn.backbones.pretrained import Pretrained, find_weights, packaged_weights, recipe
 from frn.errors import FrnError
 from frn.images.transforms import EvaluationTransform
@@ -220,3 +224,76 @@ def test_weights_are_found_inside_an_installed_package(tmp_path: Path, monkeypat
     monkeypatch.syspath_prepend(tmp_path)
     assert packaged_weights("some_weights") == package / "models" / "net.pth"
     assert packaged_weights("other_weights") is None
+
+
+def trained(backbone: Backbone) -> Backbone:
+    """Give every normalisation layer statistics and scales as after training."""
+    torch.manual_seed(1)
+    for module in backbone.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            assert module.running_mean is not None
+            assert module.running_var is not None
+            module.running_mean.normal_()
+            module.running_var.uniform_(0.5, 3)
+            module.weight.data.normal_(1, 0.5)
+            module.bias.data.normal_()
+    return backbone.eval()
+
+
+def norms(network: nn.Module) -> int:
+    return sum(isinstance(module, nn.BatchNorm2d) for module in network.modules())
+
+
+@pytest.mark.parametrize("name", ["conv4", "resnet12-small", "litenet"])
+def test_folding_keeps_maps_and_removes_normalisations(name: str) -> None:
+    backbone = trained(build_backbone(name, last_pool=True, size=32)).double()
+    lean = folded(backbone, 32)
+    images = torch.randn(3, 3, 32, 32, dtype=torch.float64)
+    with torch.no_grad():
+        assert torch.allclose(lean(images), backbone(images), rtol=1e-9, atol=1e-9)
+    assert norms(lean) == 0 < norms(backbone)
+
+
+def test_folding_does_not_increase_the_bf16_error() -> None:
+    backbone = trained(build_backbone("resnet12-small", last_pool=True, size=32))
+    lean, images = folded(backbone, 32), torch.randn(16, 3, 32, 32)
+    with torch.no_grad():
+        exact = backbone(images)
+        with torch.autocast("cpu", torch.bfloat16):
+            errors = [float((network(images).float() - exact).square().mean()) for network in (backbone, lean)]
+    assert 0 < errors[1] < 1.2 * errors[0]
+
+
+class Crossed(Backbone):
+    """These modules are adjacent in the listing but not in the computation."""
+
+    d, stride = 4, 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4)
+
+    def forward(self, images: Tensor) -> Tensor:
+        maps: Tensor = self.conv(images)
+        return maps + self.norm(maps)
+
+
+def test_network_that_uses_its_layers_differently_is_not_folded() -> None:
+    backbone = trained(Crossed())
+    assert folded(backbone, 8) is backbone
+
+
+@pytest.mark.parametrize(("size", "last_pool", "side"), [(160, True, 5), (150, True, 4), (96, True, 3), (96, False, 6)])
+def test_grid_is_that_of_the_map(size: int, last_pool: bool, side: int) -> None:
+    backbone = build_backbone("litenet", last_pool=last_pool, size=size).eval()
+    with torch.inference_mode():
+        maps = backbone(torch.randn(2, 3, size, size))
+    assert maps.shape == (2, backbone.d, *backbone.grid(size)) == (2, 320, side, side)
+
+
+def test_every_map_has_a_mean_square_of_one_even_if_it_is_black() -> None:
+    torch.manual_seed(0)
+    backbone = build_backbone("litenet", size=64)
+    images = torch.cat([torch.randn(3, 3, 64, 64), torch.zeros(1, 3, 64, 64)])
+    maps = backbone(images)  # in training mode, so that the statistics are those of these images
+    torch.testing.assert_close(maps.square().mean((1, 2, 3)), torch.ones(4), rtol=1e-3, atol=0)
