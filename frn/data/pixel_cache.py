@@ -135,7 +135,7 @@ def load_images(
     Raises FrnError if the cache cannot be written (disk full, no permission), or a class has no readable image.
     """
     paths = folders.paths
-    limit = caches.limit_in_bytes()  # checked even if unused, to report a wrong limit at once
+    limit = caches.limit_in_bytes()  # checked even if unused, to report a wrong limit immediately
     home = caches.cache_folder() / caches.IMAGES / _key(folders, paths, transform)
     stored = _open(home)
     if stored is None:

@@ -98,7 +98,7 @@ def load_classifier(
     classifier, and the reasons for skipped files. Raises FrnError if there are no classes, or a project was made with
     another model.
     """
-    files = class_files(classes, level)  # before loading the model, to report a wrong path at once
+    files = class_files(classes, level)  # before loading the model, to report a wrong path immediately
     name, project = model or files.model or DEFAULT_MODEL, files.project
     tta = tta or (project.model.tta if project else "none")
     classifier = Classifier(load_extractor(name, device, tta), FeatureStore())

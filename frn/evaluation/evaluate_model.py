@@ -90,7 +90,7 @@ def evaluate(
 
     Raises FrnError if the model or data set does not exist, or a class is too small for the episodes.
     """
-    folders = scan(split_folder(options.data, options.split))  # before loading torch, to report a wrong folder at once
+    folders = scan(split_folder(options.data, options.split))  # before loading torch, to report a wrong folder early
     set_threads(options.threads)
     device = choose_device(options.device)
     precision = choose_precision(options.precision, device)

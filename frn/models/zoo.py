@@ -178,7 +178,7 @@ def remove_model(name: str) -> None:
         with lock(beside(folder, LOCK), folder):
             part = beside(folder, PART)
             remove(part)
-            os.rename(folder, part)  # noqa: PTH104 - the name is free at once, whatever happens to the files
+            os.rename(folder, part)  # noqa: PTH104 - the name is free immediately, whatever happens to the files
             remove(part)
     except OSError as error:
         raise FrnError(f"{folder}: cannot be removed ({error.strerror or error})") from error

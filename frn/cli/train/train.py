@@ -67,7 +67,7 @@ def train(
     from frn.training.runs.run_options import RunOptions
 
     wanted = RunOptions(**arguments).configured()
-    wanted.check()  # before importing torch, to report a wrong option at once
+    wanted.check()  # before importing torch, to report a wrong option immediately
 
     from frn.system.distributed import joined
     from frn.training.launch import prepare_run
@@ -102,7 +102,7 @@ def finetune(
     If no model is written, the exit status is 3.
     """
     started = time.monotonic()
-    resolve(model)  # before importing torch or reading photos, to report a wrong name at once
+    resolve(model)  # before importing torch or reading photos, to report a wrong name immediately
 
     from frn.estimator.loading import load_extractor
     from frn.evaluation import finetuning

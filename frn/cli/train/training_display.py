@@ -79,7 +79,7 @@ def _events(folder: Path) -> Iterator[Callable[[StepReport | ValidationReport], 
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Turn the first Ctrl-C or SIGTERM into a request to stop; the second one ends the program at once."""
+    """Turn the first Ctrl-C or SIGTERM into a request to stop; the second one ends the program immediately."""
     interrupted = False
 
     def ask(number: int, frame: FrameType | None) -> None:

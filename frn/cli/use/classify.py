@@ -78,7 +78,7 @@ def classify(
 
     from frn.cli.shell.photo_arguments import find_photos
 
-    names, skipped = find_photos(images)  # before loading the model, to report a wrong path at once
+    names, skipped = find_photos(images)  # before loading the model, to report a wrong path immediately
     console.report_skipped(skipped, all_of_them="")
 
     classifier = open_classes(

@@ -50,7 +50,7 @@ def explain(
     if out.suffix.lower() != ".png":
         raise FrnError(f"{out}: the image's name must end in .png")
     require_writable(out, replace=replace)
-    open_image(image)  # before enrolling, to report a wrong photo at once
+    open_image(image)  # before enrolling, to report a wrong photo immediately
     classifier = open_classes(classes, model, device, tta, level=level, find=find)
     ((_, seen),) = classifier.read([image])
     if isinstance(seen, FrnError):

@@ -46,7 +46,7 @@ def score(
     if out:
         check_results(out, replace=replace)
 
-    photos = class_files(labelled, level)  # before loading the model, to report a wrong path at once
+    photos = class_files(labelled, level)  # before loading the model, to report a wrong path immediately
 
     from frn.evaluation.labelled import score_labelled
 

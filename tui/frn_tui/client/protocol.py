@@ -6,7 +6,7 @@ number of events for that id, `{"id": 7, "event": "progress", ...}`, and a final
 "cancelled"}`. `{"op": "cancel", "target": 7}` cancels.
 
 Two worker queues run side by side, so that a preview does not wait behind an embedding. Each processes its jobs in
-order; a cancelled request that waits is dropped at once.
+order; a cancelled request that waits is dropped immediately.
 
 Paths are text as returned by Python's `os.fsdecode`. Feature maps never cross: images are identified by the hash of
 their bytes (`key`).

@@ -75,7 +75,7 @@ class Controller(SyncedDocument):
     async def open_folder(self, path: str | None, classes: dict[str, list[str]]) -> Added:
         """Replace the document by class folders. This is not an edit, since they are on disk.
 
-        No folders give an empty document; folders without a path are the samples. The classes appear at once, even
+        No folders give an empty document; folders without a path are the samples. The classes appear immediately, even
         before the model. Their photos follow in batches; those that arrived stay if it is cancelled.
         """
         self.begin(State())

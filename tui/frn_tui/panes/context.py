@@ -53,7 +53,7 @@ class Context:
         return Settings.read().recent or self.settings.recent
 
     def remember(self, path: str) -> None:
-        """Add a project or folder to the recent ones at once, because other apps may follow."""
+        """Add a project or folder to the recent ones immediately, because other apps may follow."""
         self.settings = replace(self.settings, recent=self.recent).opened(absolute(path))
         self.settings.write()
 
@@ -79,7 +79,7 @@ class Context:
                 self._each_line(JobLine.clear)
 
     def edit(self, change: Callable[[Session], object], said: str = "") -> None:
-        """Apply an edit at once, because keys arrive faster than the engine follows; a rejection is shown as a message.
+        """Apply an edit immediately, because keys are faster than the engine; a rejection is shown as a message.
 
         A change without effect is not an edit: it cannot be undone and must not interrupt the work of the previous
         edit.

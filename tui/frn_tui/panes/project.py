@@ -272,7 +272,7 @@ class Recovery:
             self._written, self._failed = now, False
 
     async def keep_at_the_end(self) -> None:
-        """Write the journal if the app must exit at once, or remove it if everything is saved."""
+        """Write the journal if the app must exit immediately, or remove it if everything is saved."""
         if self.controller.model is None and self.controller.session.is_saved:
             return
         with contextlib.suppress(EngineError, TimeoutError):

@@ -178,7 +178,7 @@ class Workspace(KeyedScreen[None]):
         self.focus_pane(PANES[(PANES.index(self.in_focus) + step) % len(PANES)])
 
     def focus_pane(self, name: str) -> None:
-        """Move the focus at once, because the next key acts on the pane."""
+        """Move the focus immediately, because the next key acts on the pane."""
         if name == "photos":
             self.photos_pane.open_with_piles(False)
         self.set_focus(next(widget for widget in self.panes[name].query("*") if widget.can_focus))

@@ -1,7 +1,7 @@
 """Keys in the order in which they were pressed, each handled before the next.
 
-A key may open or close a dialogue. Textual hands each key at once to the widget with the focus, whose own queue may lag
-behind. Pasted text without brackets, or keys typed ahead, would then go to a widget that is no longer on top.
+A key may open or close a dialogue. Textual hands each key immediately to the widget with the focus, whose own queue may
+lag behind. Pasted text without brackets, or keys typed ahead, would then go to a widget that is no longer on top.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ class InputQueue:
         self._worker: asyncio.Task[None] | None = None
 
     async def put(self, event: events.Event) -> None:
-        """Handle an event: at once if no other is in progress, otherwise in order."""
+        """Handle an event: immediately if no other is in progress, otherwise in order."""
         if self._worker is not None and not self._worker.done():
             self._waiting.append(event)
             return
