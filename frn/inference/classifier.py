@@ -153,8 +153,7 @@ class Classifier(MapClassifier):
     def subjects(self, path: Path) -> list[Path]:
         """Return the names of all subjects in a photo, best first: parts that are known and overlap little.
 
-        Unless the user set the threshold, `known` is also at least `LEAST_KNOWN`. A photo that has a box, or cannot be
-        read, is returned unchanged.
+        A photo that has a box, or cannot be read, is returned unchanged.
         """
         if split_box(path)[1] is not None:
             return [path]
@@ -162,14 +161,19 @@ class Classifier(MapClassifier):
             boxes, maps = self.finder.candidates(path, self.sought)
         except FrnError:  # reading it will say why
             return [path]
-        measures, rule = self.measures(maps, [None] * len(maps)), self.rule
+        measures = self.measures(maps, [None] * len(maps))
         margin, _ = margins(*measures[:2])
-        least = rule.threshold if self.threshold_override is not None else max(rule.threshold, LEAST_KNOWN)
-        strangers = rule.known(measures) < least
+        strangers = self.rule.known(measures) < self.least_known
         # A part of a subject often has a larger margin than the subject, so larger boxes are preferred.
         ranks = np.argsort(-margin * np.sqrt([box.width for box in boxes]))
         ranked = [boxes[place] for place in ranks.tolist() if not strangers[place]]
         return [Path(box_name(str(path), box)) for box in distinct(ranked, MOST)]
+
+    @property
+    def least_known(self) -> float:
+        """Return the `known` that one of several subjects needs: the threshold and, unless the user set it, 20%."""
+        least = 0.0 if self.threshold_override is not None else LEAST_KNOWN
+        return max(self.rule.threshold, least)
 
     def subject_in(self, image: Image.Image) -> Image.Image:
         """Return the part of an upright RGB image that shows its subject."""

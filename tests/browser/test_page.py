@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from PIL import Image
 from frn.data.synthetic import draw_moth, species
 from frn.estimator.loading import load_classifier
 from frn.features.extractor import Tta
-from frn.images.boxes import box_name
+from frn.images.boxes import box_name, split_box
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.enrolled_form import as_project_head
 from frn.ridge.parameters import HeadParameters
@@ -196,35 +197,44 @@ def test_page_names_the_parts_that_explain_names(
     assert browser.get_log("browser") == []
 
 
-@pytest.mark.parametrize("tta", ["none", "hflip"])
+@pytest.mark.parametrize(("tta", "find", "side"), [("hflip", "one", 170), ("none", "one", 600), ("none", "all", 600)])
 def test_page_finds_the_subjects_that_python_finds(
-    tta: Tta, tmp_path: Path, serve: Callable[[Path], str], show: Callable[..., Any]
+    tta: Tta, find: str, side: int, tmp_path: Path, serve: Callable[[Path], str], show: Callable[..., Any]
 ) -> None:
+    """Photos of more than 1,024 pixels are scaled down first."""
     from selenium.webdriver.common.by import By
 
     draw, rows, scenes = np.random.default_rng(4), ["path,label,x,y,width,height"], []
     for number in range(12):
         noise = Image.fromarray(draw.integers(0, 256, (10, 15, 3), dtype=np.uint8))
-        scene = noise.resize((600, 400), Image.Resampling.BICUBIC)
-        left, top = int(draw.integers(430)), int(draw.integers(230))
-        scene.paste(draw_moth(species(number % 3), draw, 170), (left, top))
+        scene = noise.resize((7 * side // 2, 5 * side // 2), Image.Resampling.BICUBIC)
+        left, top = int(draw.integers(2 * side // 3)), int(draw.integers(3 * side // 2))
+        scene.paste(draw_moth(species(number % 3), draw, side), (left, top))
+        if number > 5:
+            scene.paste(draw_moth(species((number + 1) % 3), draw, side), (left + 7 * side // 4, top))
         scene.save(path := tmp_path / f"{number}.png")
         scenes.append(path)
-        rows.append(f"{path},moth {number % 3},{left},{top},170,170")
+        rows.append(f"{path},moth {number % 3},{left},{top},{side},{side}")
     (table := tmp_path / "classes.csv").write_text("\n".join(rows[:7]))
     project = tmp_path / "moths.frn.json"
-    words = ["enroll", table, "--out", project, "--find", "one", "--model", MODEL, "--tta", tta]
+    words = ["enroll", table, "--out", project, "--find", find, "--model", MODEL, "--tta", tta]
     assert frn(*words).exit_code == 0
     browser = show(serve(export(tmp_path, classes=project)))
     wait_for(browser, "Ready")
     browser.find_element(By.ID, "files").send_keys("\n".join(map(str, scenes[6:])))
-    wait_for(browser, "6 of 6 photos classified")
+    said = wait_for(browser, "6 of 6 photos classified")
     shown, framed = answers(browser), 0
     classifier, _ = load_classifier(project, MODEL, "cpu", tta)
-    for path, expected in classifier.classify(scenes[6:]):
+    counts = Counter[str]()
+    names = [subject for path in scenes[6:] for subject in (classifier.subjects(path) if find == "all" else [path])]
+    for path, expected in classifier.classify(names):
         assert isinstance(expected, Prediction)
         framed += expected.box is not None
-        assert_same_answer(shown[box_name(path.name, expected.box) if expected.box else path.name], expected, 2e-3)
+        counts[expected.label] += not expected.unknown
+        name = split_box(path)[0].name
+        assert_same_answer(shown[box_name(name, expected.box) if expected.box else name], expected, 2e-3)
+    assert len(shown) == len(names)
+    assert all(f"{count} {label}" in said for label, count in counts.items()) == (find == "all")
     assert len(browser.find_elements(By.CSS_SELECTOR, ".card .frame")) == framed > 3
     # An example that is added to a class with boxes is searched as well.
     add = browser.find_element(By.CSS_SELECTOR, '[aria-label="Add photos to moth 0"]')

@@ -4,7 +4,7 @@
 // their examples. The errors of both are comparable; only these few classes take longer. features.onnx takes an image of
 // any size if the page searches photos for their subject.
 
-import { cut } from "./photo.js";
+import { cut, shrunk } from "./photo.js";
 import * as ort from "./runtime/ort.wasm.bundle.min.js";
 
 const here = (name) => new URL(name, import.meta.url).href;
@@ -25,9 +25,9 @@ function margin(errors, energy, own) {
   return (errors.length > 1 ? (sum(errors) - least) / (errors.length - 1) : energy) - least;
 }
 
-// The window with the largest margin of each size [rows, columns], in cells of a map: { x, y, width, height }. `learned`
-// is what the boxes of examples taught about each cell.
-export function bestWindows({ cells, allowed }, lengths, learned, columns, sizes, own) {
+// The windows of each size [rows, columns] in a map, best first: { part, margin }. A part is the left and top edge, the
+// width and the height, as fractions of the map's. `learned` is what the boxes of examples taught about each cell.
+export function rankedWindows({ cells, allowed }, lengths, learned, columns, sizes, own) {
   const rows = lengths.length / columns;
   // Integral images give the sum of each window, as in `window_means`.
   const integral = (values) => {
@@ -45,17 +45,33 @@ export function bestWindows({ cells, allowed }, lengths, learned, columns, sizes
   };
   const energies = integral(lengths), more = integral(learned), means = cells.map(integral);
   return sizes.map(([height, width]) => {
-    let best = { margin: -Infinity };
+    const windows = [];
     for (let y = 0; y + height <= rows; y++) {
       for (let x = 0; x + width <= columns; x++) {
         const energy = energies(x, y, width, height);
         const errors = means.map((mean, i) => mean(x, y, width, height) + allowed[i] * energy);
-        const value = margin(errors, energy, own) + more(x, y, width, height);
-        if (value > best.margin) best = { x, y, width, height, margin: value };
+        const part = [x / columns, y / rows, width / columns, height / rows];
+        windows.push({ part, margin: margin(errors, energy, own) + more(x, y, width, height) });
       }
     }
-    return best;
+    return windows.sort((a, b) => b.margin - a.margin);
   });
+}
+
+// The box of a part in pixels of a photo of this size, as `pixel_box` of frn/inference/find/windows.py.
+const boxOf = ([left, top, width, height], size) => [
+  Math.floor(left * size.width), Math.floor(top * size.height),
+  Math.max(1, round(width * size.width)), Math.max(1, round(height * size.height)),
+];
+
+// Up to `most` of these { box }, without those that share much with an earlier one, as `distinct` there.
+function distinct(found, { most, shared }) {
+  const across = (one, other, i) => Math.max(0, Math.min(one[i] + one[i + 2], other[i] + other[i + 2]) - Math.max(one[i], other[i]));
+  const share = (one, other) => (across(one, other, 0) * across(one, other, 1)) / Math.min(one[2] * one[3], other[2] * other[3]);
+  return found.reduce((kept, each) => {
+    const isNew = kept.length < most && kept.every(({ box }) => share(each.box, box) < shared);
+    return isNew ? [...kept, each] : kept;
+  }, []);
 }
 
 export class Model {
@@ -103,9 +119,36 @@ export class Model {
     return new Float32Array(feature_map.data);
   }
 
-  // Find the subject of a photo as `Finder.best` of frn/inference/find/finder.py: its box [left, top, width, height], pixels and
-  // map. The whole photo has no box, and is the subject only of a new photo, not of an example of the class `own`.
+  // Find the subjects of a photo, as `Finder.box` and `Classifier.subjects` do: { box: [left, top, width, height] in pixels
+  // of the whole photo, pixels, map }. It is one, unless the project searches for all. The whole photo has no box, and is
+  // the subject only of a new photo, not of an example of the class `own`.
   async find(pixels, classes, fewest, own) {
+    const { longest, least } = this.page.search;
+    const small = shrunk(pixels, longest), isAll = least !== null && own === undefined;
+    const looks = isAll || own !== undefined ? [] : [{ box: null, map: await this.embed(small) }];
+    for (const windows of await this.#windows(small, classes, fewest, own)) {
+      const found = windows.map(({ part }) => ({ part, box: boxOf(part, pixels.full) }));
+      for (const look of isAll ? distinct(found, this.page.search) : found.slice(0, 1)) {
+        looks.push({ ...look, map: await this.embed(cut(small, boxOf(look.part, small))) });
+      }
+    }
+    for (const look of looks) {
+      const scores = await this.score(look.map, classes, fewest), errors = scores.map(({ error }) => error);
+      const place = own === undefined ? undefined : scores.findIndex(({ name }) => name === classes[own].name);
+      const value = margin(errors, square(look.map) / this.r, place);
+      Object.assign(look, { margin: isAll ? value * Math.sqrt(look.box[2]) : value, known: scores[0].known });
+    }
+    looks.sort((a, b) => b.margin - a.margin);
+    const best = isAll ? distinct(looks.filter((look) => !(look.known < least)), this.page.search) : looks.slice(0, 1);
+    for (const look of best) {
+      look.pixels = look.box ? cut(pixels, boxOf(look.part, pixels)) : pixels;
+      if (small !== pixels) look.map = await this.embed(look.pixels);
+    }
+    return best;
+  }
+
+  // The windows of a photo, as `Finder.windows` yields them.
+  async #windows(pixels, classes, fewest, own) {
     const { scale, strip, side, sizes, weights, graph } = this.page.search, [h, w] = this.page.grid;
     const unit = scale / Math.min(pixels.width, pixels.height);
     const cells = (least, length) => Math.min(Math.max(least, round(least * length * unit)), round(least * strip * scale));
@@ -119,18 +162,7 @@ export class Model {
     const lengths = vectors.map(square);
     const norm = Math.sqrt(sum(lengths) / lengths.length); // `Finder.maps` scales maps to a mean energy of 1
     const learned = vectors.map((vector) => norm * vector.reduce((total, value, i) => total + value * weights[i], 0));
-    const looks = own === undefined ? [{ box: null, pixels }] : [];
-    for (const { x, y, width, height } of bestWindows(errors, lengths, learned, columns, sizes, own)) {
-      const box = [Math.floor((x / columns) * pixels.width), Math.floor((y / rows) * pixels.height),
-        Math.max(1, round((width / columns) * pixels.width)), Math.max(1, round((height / rows) * pixels.height))];
-      looks.push({ box, pixels: cut(pixels, box) });
-    }
-    for (const look of looks) {
-      look.map = await this.embed(look.pixels);
-      const { means, energy } = await this.#errors(look.map, classes, fewest);
-      look.margin = margin(means, energy, own);
-    }
-    return looks.reduce((best, look) => (look.margin > best.margin ? look : best));
+    return rankedWindows(errors, lengths, learned, columns, sizes, own);
   }
 
   // The share of a photo that each class may explain because it has more photos than the smallest one, as in

@@ -196,50 +196,66 @@ function correction(answer, best, unknown) {
   return element("p", { className: "correct" }, go, choice);
 }
 
-// Read a photo or, if subjects are searched for, its subject; `name` is the class of an example. A class whose examples
+// Read a photo or, if subjects are searched for, its subjects; `name` is the class of an example. A class whose examples
 // have no boxes keeps whole photos, as in `frn enroll`.
 async function read(file, name) {
   try {
     const pixels = await decode(file), own = classes.findIndex((entry) => entry.name === name);
     const searched = name === undefined ? classes.length : classes[own]?.photos.some((photo) => photo.name.includes(BOX));
-    if (!model.page.search || !searched) return { name: file.name, map: await model.embed(pixels), picture: pixels.picture };
-    const { map, box, pixels: part } = await model.find(pixels, classes, fewest(), name === undefined ? undefined : own);
-    if (!box) return { name: file.name, map, picture: pixels.picture };
-    const frame = element("canvas", { className: "frame", role: "img", ariaLabel: `where the subject of ${file.name} is` });
-    drawFrame(frame, pixels.picture, pixels, box);
-    return { name: `${file.name}${BOX}${box}`, map, picture: await pictureOf(part), frame };
+    const found = model.page.search && searched
+      ? await model.find(pixels, classes, fewest(), name === undefined ? undefined : own)
+      : [{ map: await model.embed(pixels) }];
+    const seen = [];
+    for (const { box, map, pixels: part } of found) {
+      if (!box) {
+        seen.push({ name: file.name, map, picture: pixels.picture });
+        continue;
+      }
+      const frame = element("canvas", { className: "frame", role: "img", ariaLabel: `where the subject of ${file.name} is` });
+      drawFrame(frame, pixels.picture, pixels.full, box);
+      seen.push({ name: `${file.name}${BOX}${box}`, map, picture: await pictureOf(part), frame });
+    }
+    return { seen, problem: seen.length ? null : `${file.name}: no subject found.` };
   } catch (error) {
-    return { error: `${file.name}: cannot be read as an image (${error.message || error.name})` };
+    return { seen: [], isBroken: true, problem: `${file.name}: cannot be read as an image (${error.message || error.name})` };
   }
+}
+
+// Read files, and use what each shows. Returns how many could be read, and the problems.
+async function readAll(files, name, use) {
+  const problems = [];
+  let count = 0;
+  for (const [i, file] of files.entries()) {
+    say(name === undefined ? `${i + 1} of ${files.length}: ${file.name}` : `Adding ${file.name} to ${name}`);
+    const { seen, isBroken, problem } = await read(file, name);
+    if (problem) problems.push(problem);
+    count += !isBroken;
+    for (const each of seen) await use(each);
+  }
+  return { count, problems };
 }
 
 function classify(files) {
   queue(async () => {
-    const problems = [];
-    for (const [i, file] of files.entries()) {
-      say(`${i + 1} of ${files.length}: ${file.name}`);
-      const { error, ...seen } = await read(file);
-      if (error) {
-        problems.push(error);
-        continue;
-      }
+    const counts = new Map();
+    const { count, problems } = await readAll(files, undefined, async (seen) => {
       const answer = { ...seen, card: element("li", { className: "card" }) };
       answers.push(answer);
       await rescore(answer);
       by("answers").prepend(answer.card);
-    }
-    say([`${files.length - problems.length} of ${files.length} photos classified.`, ...problems].join(" "));
+      const { label, unknown } = answer.card.dataset;
+      if (unknown === "false") counts.set(label, (counts.get(label) ?? 0) + 1);
+    });
+    const ranked = [...counts].sort((a, b) => b[1] - a[1]).map(([label, number]) => `${number} ${label}`);
+    const subjects = model.page.search?.least == null ? [] : [`Subjects: ${ranked.join(", ") || "none"}.`];
+    say([`${count} of ${files.length} photos classified.`, ...subjects, ...problems].join(" "));
   });
 }
 
 function learn(name, files) {
   queue(async () => {
-    const photos = [], problems = [];
-    for (const file of files) {
-      say(`Adding ${file.name} to ${name}`);
-      const { error, ...seen } = await read(file, name);
-      error ? problems.push(error) : photos.push(seen);
-    }
+    const photos = [];
+    const { problems } = await readAll(files, name, (seen) => photos.push(seen));
     if (photos.length) await addExamples(name, photos);
     say([`${photos.length} photos added to ${name}.`, ...problems].join(" "));
   });

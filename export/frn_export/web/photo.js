@@ -3,7 +3,7 @@
 const MOST = 16_000_000; // pixels that every browser's canvas supports
 const SIDE = 320;
 
-// Return the upright pixels of an image file as RGB bytes, with transparency on white, and a bitmap to draw.
+// Return the upright pixels of an image file as RGB bytes, with transparency on white, its full size, and a bitmap to draw.
 export async function decode(file) {
   // The canvas is sRGB, so the browser applies colour profiles and the colour chunks of PNGs, as `frn classify` does.
   const bitmap = await createImageBitmap(file, { imageOrientation: "from-image", premultiplyAlpha: "none" });
@@ -21,7 +21,28 @@ export async function decode(file) {
     data[to + 1] = rgba[from + 1];
     data[to + 2] = rgba[from + 2];
   }
-  return { data, width, height, picture: await thumbnail(bitmap) };
+  return { data, width, height, full: { width: bitmap.width, height: bitmap.height }, picture: await thumbnail(bitmap) };
+}
+
+// Return pixels whose longer side is at most this, each the mean of a part, as `shrunk` of frn/images/colour.py does.
+export function shrunk(pixels, longest) {
+  const share = longest / Math.max(pixels.width, pixels.height);
+  if (share >= 1) return pixels;
+  const [across, down] = [pixels.width, pixels.height].map((length) => {
+    const count = Math.max(1, Math.round(share * length));
+    return Array.from({ length: count + 1 }, (_, i) => Math.floor((i * length) / count + 0.5));
+  });
+  const [width, height] = [across.length - 1, down.length - 1];
+  const data = new Uint8Array(width * height * 3);
+  for (let to = 0; to < data.length; to++) {
+    const x = Math.floor(to / 3) % width, y = Math.floor(to / 3 / width);
+    let total = 0;
+    for (let row = down[y]; row < down[y + 1]; row++) {
+      for (let column = across[x]; column < across[x + 1]; column++) total += pixels.data[(row * pixels.width + column) * 3 + (to % 3)];
+    }
+    data[to] = Math.round(total / ((down[y + 1] - down[y]) * (across[x + 1] - across[x])));
+  }
+  return { data, width, height };
 }
 
 // Return the pixels of a part [left, top, width, height].

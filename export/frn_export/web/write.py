@@ -21,7 +21,8 @@ from frn.features.feature_cache import Maps
 from frn.features.onnx_runtime import open_session, run_session
 from frn.images.ramp import RAMP
 from frn.inference.classifier import Classifier
-from frn.inference.find.finder import LEARNED, SCALE, STRIP
+from frn.inference.find.finder import LEARNED, LONGEST, MOST, SCALE, STRIP
+from frn.inference.find.windows import SHARED
 from frn.inference.unknown import NEVER
 from frn.report.explanation_picture import Crops
 from frn.report.heat_maps import MAX_COVER, MIN_COVER
@@ -150,7 +151,9 @@ def _description(classifier: Classifier, feature_maps: Mapping[str, Maps]) -> di
     search: dict[str, object] | None = None
     if classifier.state.search != "none":
         finder = classifier.finder
-        search = {"scale": SCALE, "strip": STRIP, "side": finder.side, "sizes": finder.sizes}
+        search = {"scale": SCALE, "strip": STRIP, "longest": LONGEST, "side": finder.side, "sizes": finder.sizes}
+        least = classifier.least_known if classifier.state.search == "all" else None
+        search |= {"least": least, "most": MOST, "shared": SHARED}
         search |= {"weights": (LEARNED * classifier.sought.weights).tolist(), "graph": _searching(classifier)}
     return {
         "frn": __version__,

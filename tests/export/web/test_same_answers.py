@@ -79,9 +79,9 @@ def test_page_and_python_know_the_same_photos(sizes: tuple[int, ...], tmp_path: 
 SEARCHED = """
 import {{ readFileSync }} from "node:fs";
 globalThis.self = {{}};
-const {{ bestWindows }} = await import({script});
+const {{ rankedWindows }} = await import({script});
 const found = JSON.parse(readFileSync(0)).map(({{ lengths, learned, columns, sizes, own, ...errors }}) =>
-  bestWindows(errors, lengths, learned, columns, sizes, own ?? undefined));
+  rankedWindows(errors, lengths, learned, columns, sizes, own ?? undefined));
 console.log(JSON.stringify(found));
 """
 
@@ -118,13 +118,10 @@ def test_page_and_python_search_the_same_windows(way: int, tta: Tta, graph: str,
     cases = [{**shared, "columns": columns, "sizes": finder.sizes, "own": own} for own in (None, way - 1)]
     (tmp_path / "package.json").write_text('{"type": "module"}')
     for case, found in zip(cases, run(SEARCHED, tmp_path / "model.js", cases), strict=True):
-        expected = [
-            (margin.max(), parts[margin.argmax()]) for margin, parts in finder.windows(maps, sought, case["own"])
-        ]
-        for window, (margin, (left, top, width, height)) in zip(found, expected, strict=True):
-            assert window["margin"] == pytest.approx(margin, abs=1e-5)
-            places = [window["x"] / columns, window["y"] / rows, window["width"] / columns, window["height"] / rows]
-            assert places == pytest.approx([left, top, width, height])
+        for windows, (margin, parts) in zip(found, finder.windows(maps, sought, case["own"]), strict=True):
+            margins = {tuple(window["part"]): window["margin"] for window in windows}
+            assert margins == pytest.approx(dict(zip(parts, margin.tolist(), strict=True)), abs=1e-5)
+            assert [*margins.values()] == sorted(margins.values(), reverse=True)
 
 
 EXPLAINED = """
