@@ -1,9 +1,7 @@
 """The complete app with its real engine, driven by key presses."""
 
 import json
-import os
 import shutil
-import signal
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -11,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from frn_tui.app import FIRST_SAMPLE, FrnApp
-from frn_tui.dialogs.dialogs import AskText, Choose
+from frn_tui.dialogs.dialogs import AskText
 from frn_tui.dialogs.picker import Picker
 from frn_tui.panes.review import Review
 
@@ -203,37 +201,3 @@ async def test_pasted_paths_are_added_or_classified_and_broken_files_are_listed(
     screen = "\n".join(lines(app))
     assert "is not an image in a known format" in screen
     assert "\x1b" not in screen
-
-
-async def test_app_survives_if_its_engine_is_killed(moths_folder: Path, drive_real: DriveReal) -> None:
-    driver = await drive_real(moths_folder)
-    app = driver.app
-    before = app.engine.pid
-    assert before is not None
-    os.kill(before, signal.SIGKILL)
-    await driver.until(lambda: app.engine.state == "dead")
-    await driver.keys("p")
-    await driver.type(str(SAMPLES / "queries" / "eyed footman 6.jpg"))
-    await driver.until(lambda: app.controller.query.answer is not None and "scores" in app.controller.query.answer)
-
-
-async def test_unsaved_work_needs_confirmation_and_is_recovered(moths_folder: Path, drive_real: DriveReal) -> None:
-    driver = await drive_real(moths_folder)
-    await driver.keys("A")
-    await driver.type("owl")
-    await driver.app.controller.journal()
-    await driver.keys("ctrl+q")
-    assert isinstance(driver.app.screen, Choose)
-    await driver.keys("escape")
-    await drive_real.aclose()  # the app ends without a final message
-
-    (path,) = Path(os.environ["FRN_STATE"]).glob("journal-*.json")
-    path.with_name("journal-999999.json").write_text(json.dumps({**json.loads(path.read_text()), "process": 999_999}))
-    path.unlink()  # as if its process had crashed
-
-    driver = await drive_real()
-    await driver.until(lambda: isinstance(driver.app.screen, Choose))
-    await driver.keys("enter")
-    await driver.until(lambda: "owl" in driver.counts)
-    assert len(driver.counts) == 4
-    assert not driver.app.controller.session.is_saved

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from frn_tui.app import FrnApp
 from frn_tui.client.protocol import EXISTS, EngineError
-from frn_tui.dialogs.dialogs import AskText, Choose, Line
+from frn_tui.dialogs.dialogs import AskText, Choose
 from frn_tui.dialogs.picker import Picker
 from frn_tui.terminal import paths
 from textual import events
@@ -181,21 +181,14 @@ async def test_samples_replaced_while_they_are_opened_are_not_classified(
         assert not app.controller.query.waiting
 
 
-async def test_new_and_save_as_work(drive: Drive, fake_engine: FakeEngine) -> None:
-    saved: list[str] = []
-
-    def save(tell: object, **arguments: str) -> None:
-        saved.append(arguments["path"])
-
-    fake_engine.op_save = save  # type: ignore[method-assign]
-    driver = await drive()
+async def test_new_and_save_as_work(driver: Driver, fake_engine: FakeEngine) -> None:
     app = driver.app
     await driver.keys("S")
     assert app.screen.query_one("Input").value == "photos.frn.json"  # type: ignore[attr-defined]
     await driver.type("/home/one")
     await driver.keys("S")
     await driver.type("/home/two.frn.json")
-    assert saved == ["/home/one.frn.json", "/home/two.frn.json"]
+    assert [call["path"] for call in fake_engine.saved] == ["/home/one.frn.json", "/home/two.frn.json"]
     assert app.controller.title == "two.frn.json"
     app.controller.session.create("finch")
     await driver.pilot.press("ctrl+n")
@@ -307,14 +300,7 @@ async def test_undo_covers_the_model_and_the_threshold(driver: Driver, fake_engi
     assert "redone" in driver.said
 
 
-async def test_save_and_quit_saves_under_a_name_and_quits(drive: Drive, fake_engine: FakeEngine) -> None:
-    saved: list[str] = []
-
-    def save(tell: object, **arguments: str) -> None:
-        saved.append(arguments["path"])
-
-    fake_engine.op_save = save  # type: ignore[method-assign]
-    driver = await drive()
+async def test_save_and_quit_saves_under_a_name_and_quits(driver: Driver, fake_engine: FakeEngine) -> None:
     app = driver.app
     app.controller.session.create("finch")
     await driver.pilot.press("ctrl+q")
@@ -325,7 +311,7 @@ async def test_save_and_quit_saves_under_a_name_and_quits(drive: Drive, fake_eng
     field.value = "/home/mine"  # type: ignore[attr-defined]
     await driver.pilot.press("enter")
     await driver.until(lambda: app._exit)
-    assert saved == ["/home/mine.frn.json"]
+    assert [call["path"] for call in fake_engine.saved] == ["/home/mine.frn.json"]
 
 
 async def test_a_save_that_fails_does_not_quit(drive: Drive, fake_engine: FakeEngine) -> None:
@@ -407,15 +393,3 @@ async def test_a_path_with_blanks_can_be_typed_into_the_picker_and_marks_nothing
     await driver.until(lambda: driver.app.controller.query.answers)
     assert [answer["path"] for answer in driver.app.controller.query.answers] == ["/my birds/jay-2.jpg"]
     assert not isinstance(driver.app.screen, Picker)
-
-
-async def test_five_hundred_keys_in_one_write_arrive_in_order(drive: Drive) -> None:
-    """Create classes by typing their names: each opens a dialog, is typed and closes it."""
-    names = [f"class {number} {'y' * 60}" for number in range(5)]
-    driver = await drive(place=str(Path("/photos")))
-    keys = [key for name in names for key in ("A", *name, "enter")]
-    keys += ["A", *("x" * 200)]
-    assert len(keys) >= 500
-    send(driver, *keys)
-    await driver.until(lambda: [field.value for field in driver.app.screen.query(Line)] == ["x" * 200], seconds=60)
-    assert [name for name in driver.counts if name.startswith("class")] == names

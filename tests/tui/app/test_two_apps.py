@@ -74,29 +74,6 @@ def test_the_second_app_shows_a_warning_and_cannot_overwrite_work_in_the_first(
     asyncio.run(scenario())
 
 
-def test_link_to_a_project_shares_its_lock_even_if_the_project_is_damaged(
-    tmp_path: Path, private_state: Path, other: subprocess.Popen[bytes]
-) -> None:
-    path, link = tmp_path / "x.frn.json", tmp_path / "y.frn.json"
-    link.symlink_to(path)
-
-    async def scenario() -> None:
-        first, second = EngineClient(), engine_of(other.pid)
-        try:
-            await first.start()
-            await second.start()
-            await first.call(LockProject(path=str(path)))
-            assert (await second.call(FindHolder(path=str(link)))) == os.getpid()
-            (lock,) = (private_state / "open").iterdir()
-            lock.write_text("no process")
-            assert (await second.call(FindHolder(path=str(link)))) == 0
-        finally:
-            await first.close()
-            await second.close()
-
-    asyncio.run(scenario())
-
-
 @pytest.mark.skipif(os.name == "nt", reason="no SIGKILL")
 def test_a_project_is_locked_again_after_its_engine_was_killed(
     tmp_path: Path, private_state: Path, other: subprocess.Popen[bytes]

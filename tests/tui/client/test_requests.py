@@ -65,23 +65,6 @@ def test_engine_threads_have_lower_priority_than_the_app(photos: Callable[..., l
     play(scenario)
 
 
-def test_progress_is_ordered_and_queues_run_independently(photos: Callable[..., list[str]]) -> None:
-    paths = photos(*(f"slow {i}" for i in range(20)))
-
-    async def scenario(client: EngineClient) -> None:
-        events: list[Message] = []
-        embedding = asyncio.create_task(client.call(EmbedImages(paths=paths), events.append))
-        await eventually(lambda: len(events) > 1)
-        preview = await client.call(RenderPreview(path=paths[0], columns=2, rows=1))
-        assert preview.columns == 2
-        assert not embedding.done()
-        await embedding
-        assert [event["path"] for event in events if event["event"] == "embedded"] == paths
-        assert [event["done"] for event in events if event["event"] == "progress"] == [4, 8, 12, 16, 20]
-
-    play(scenario, program=("-c", MISCHIEF))
-
-
 def test_a_bug_in_the_engine_logs_a_traceback_and_the_message_says_where(tmp_path: Path) -> None:
     log = tmp_path / "engine.log"
     program = "import frn_tui.engine.files.scan as m; del m.os; from frn_tui.engine.__main__ import main; main()"
