@@ -91,15 +91,19 @@ def _total(finder: Finder, boxes: Iterable[Path]) -> Array:
 def _sums(finder: Finder, path: Path) -> Array:
     """Return the sums (d + 1, d + 2) of the regression over the cells of a photo: squares and products.
 
-    The target of cells within the box is 1, that of the others - 1; the box weighs as much as its surroundings.
+    The target of cells within the box is 1, that of the others - 1; the box weighs as much as its surroundings. A box
+    without a pixel of the photo does not count.
     """
     file, box = split_box(path)
     assert box is not None  # it is learned from
+    nothing = np.zeros((finder.extractor.shape[1] + 1, finder.extractor.shape[1] + 2))
     try:
         pixels, size = finder.pixels(file)
+        if box.left >= size[0] or box.top >= size[1] or not box.width * box.height:
+            return nothing
         maps = finder.maps(pixels, SCALE)
     except FrnError:  # reading it will say why
-        return np.zeros((finder.extractor.shape[1] + 1, finder.extractor.shape[1] + 2))
+        return nothing
     rows, columns, d = maps.shape
     across = np.abs((np.arange(columns) + 0.5) * size[0] / columns - box.left - box.width / 2) / box.width
     down = np.abs((np.arange(rows) + 0.5) * size[1] / rows - box.top - box.height / 2) / box.height
