@@ -66,6 +66,7 @@ async def test_all_subjects_have_frames_and_are_counted(driver: "Driver", lines:
     assert (whole.path, whole.framed) == (QUERY, False)
     driver.app.workspace.ask([QUERY, QUERY.replace("1", "2")])
     await driver.idle()
+    await driver.keys("F", "enter")  # the current choice is highlighted
     assert f"all 2 photos: 4 {names[0]}, 2 {names[1]}" in "\n".join(lines(driver.app))
     await driver.keys("u")  # without the search
     assert f"+{names[0]}" not in "\n".join(lines(driver.app))

@@ -163,7 +163,8 @@ class Choose(Dialog[int | None]):
         listing.add_options([Option(Text(display_name(self.options[i])), id=str(i)) for i in places[:1_000]])
         if not places:
             listing.add_option(Option("no match", disabled=True))
-        listing.highlighted = 0 if places else None
+        current = (row for row, place in enumerate(places) if self.options[place].startswith("●"))
+        listing.highlighted = next(current, 0) if places else None
 
     def action_move(self, step: int) -> None:
         listing = self.query_one(OptionList)

@@ -29,7 +29,7 @@ from frn_tui.widgets.bars import BarRow, Bars
 SEARCHES: dict[Find, str] = {
     "none": "off: whole photos are classified",
     "one": "on: the subject of each photo is found and classified",
-    "all": "all: the same, and the shown photo has a frame around every subject",
+    "all": "all: the same, and every subject is framed and counted",
     "auto": "auto: the examples decide, by leave-one-out",
 }
 """Ways to search for subjects."""
