@@ -6,6 +6,8 @@ import importlib
 import os
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -152,6 +154,16 @@ def moths(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_moths(folder / "val", 5, 12, first=20)
     write_moths(folder / "test", 5, 12, first=40)
     return folder
+
+
+@pytest.fixture
+def other_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of one MiB; needs administrator rights."""
+    (folder := tmp_path / "disk").mkdir()
+    if sys.platform != "linux" or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder]).returncode:
+        pytest.skip("no file system can be mounted here")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
 
 
 @pytest.fixture

@@ -1,15 +1,12 @@
-"""The closed form, compared with recorded arrays, naive formulas and float64 SVD."""
+"""The closed form, compared with plain formulas and float64 SVD; `test_authors_numbers.py` has recorded arrays."""
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from frn.ridge.parameters import LAMBDA_FLOOR
 from frn.ridge.reconstruction import (
     SingularError,
     class_error,
@@ -22,27 +19,11 @@ from frn.ridge.reconstruction import (
     whiten,
     whitened_error,
 )
+from tests.frn.ridge.families import FAMILIES, family
 
 
 def features(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
     return torch.randn(*shape, dtype=dtype)
-
-
-def eq_8(query: Tensor, pool: Tensor, lam: float, rho: float) -> Tensor:
-    """rho Q S^T (S S^T + lam I)^-1 S, as in the paper."""
-    system = pool @ pool.mT + lam * torch.eye(pool.shape[1], dtype=pool.dtype)
-    return rho * query @ pool.mT @ numpy_inverse(system) @ pool
-
-
-def eq_10(query: Tensor, pool: Tensor, lam: float, rho: float) -> Tensor:
-    """rho Q (S^T S + lam I)^-1 S^T S, as in the paper."""
-    gram = pool.mT @ pool
-    return rho * query @ numpy_inverse(gram + lam * torch.eye(pool.shape[2], dtype=pool.dtype)) @ gram
-
-
-def numpy_inverse(systems: Tensor) -> Tensor:
-    """Solve with numpy's LU, so that the naive formulas use a different solver."""
-    return torch.from_numpy(np.linalg.inv(systems.numpy()))
 
 
 class SvdTruth:
@@ -60,26 +41,6 @@ class SvdTruth:
         return self.length - (self.energies @ weight[..., None])[..., 0]
 
 
-@pytest.mark.parametrize("case", range(6))
-def test_errors_equal_those_of_the_authors_to_1e_10(golden: Path, case: int) -> None:
-    arrays = np.load(golden / "head.npz")
-    pool, query, expected, by_class = (
-        torch.from_numpy(arrays[f"{case}/{name}"]) for name in ("support", "query", "location_error", "class_error")
-    )
-    alpha, beta = arrays[f"{case}/alpha_beta"]
-    p, d = pool.shape[1:]
-    # The recording stores lambda in float32, whatever the precision of the other values.
-    lam, rho = float(np.float32(p / d * math.exp(alpha) + LAMBDA_FLOOR)), math.exp(beta)
-    locations = query.flatten(0, 1)
-    errors = location_error(locations, pool, lam, rho).unflatten(1, query.shape[:2]).permute(1, 2, 0)
-    torch.testing.assert_close(errors, expected, rtol=0, atol=1e-10)
-    torch.testing.assert_close(class_error(query, pool, lam, rho), by_class, rtol=0, atol=1e-10)
-    for form in (reconstruct, eq_8, eq_10):
-        rebuilt = form(locations, pool, lam, rho)
-        squared = (rebuilt - locations).square().sum(-1).unflatten(1, query.shape[:2]).permute(1, 2, 0)
-        torch.testing.assert_close(squared, expected, rtol=0, atol=1e-10)
-
-
 @pytest.mark.parametrize("rho", [0.3, 1.0, 1.899, 1.9, 2.0, 2.5, 20.0])
 @pytest.mark.parametrize("p", [5, 30])
 def test_location_error_is_the_distance_to_the_reconstruction(p: int, rho: float) -> None:
@@ -95,47 +56,10 @@ def test_class_error_is_the_mean_over_locations_in_every_formulation(queries: in
     torch.testing.assert_close(class_error(query, pool, 0.3, 1.4), mean, rtol=1e-11, atol=1e-11)
 
 
-def test_repeating_the_pool_changes_nothing_once_lambda_is_rescaled() -> None:
-    """Sec. 3.2 of the paper: the factor p / d makes the head robust to the number of shots."""
-    query, pool = features(50, 64), features(5, 25, 64)
-    once = reconstruct(query, pool, lam=25 / 64, rho=1.0)
-    twice = reconstruct(query, torch.cat([pool, pool], dim=1), lam=50 / 64, rho=1.0)
-    torch.testing.assert_close(once, twice)
-
-
 def test_the_order_of_locations_and_supports_does_not_matter() -> None:
     query, pool = features(4, 9, 16), features(3, 18, 16)
     shuffled = class_error(query[:, torch.randperm(9)], pool[:, torch.randperm(18)], 0.3, 1.4)
     torch.testing.assert_close(class_error(query, pool, 0.3, 1.4), shuffled)
-
-
-FAMILIES = ("gauss", "low rank", "duplicated", "nearly duplicated", "zero", "times 30")
-
-
-def family(name: str, way: int, shot: int, r: int, d: int) -> tuple[Tensor, Tensor]:
-    """Make float32 features (n, d) and pools (way, p, d), non-negative and correlated as after a ReLU."""
-    generator = torch.Generator().manual_seed(d + shot)
-
-    def draw(*size: int) -> Tensor:
-        return torch.randn(*size, generator=generator)
-
-    base = draw(8, d)
-
-    def correlated(*size: int) -> Tensor:
-        return (draw(*size, 8) @ base + 0.5 * draw(*size, d)).relu()
-
-    query, pool = correlated(2 * r), correlated(way, shot * r)
-    if name == "low rank":
-        pool = draw(way, shot * r, 3) @ draw(way, 3, d)
-    elif name == "duplicated":
-        pool = pool[:, :1].expand(-1, shot * r, -1).contiguous()
-    elif name == "nearly duplicated":  # the worst case, in which a float32 factor is wrong by 1e-2
-        query, pool = 30 * query, 30 * pool[:, :1] * (1 + 1e-3 * draw(way, shot * r, d))
-    elif name == "zero":
-        pool = torch.zeros_like(pool)
-    elif name == "times 30":
-        query, pool = 30 * query, 30 * pool
-    return query, pool
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -203,13 +127,6 @@ def test_float32_gradients_are_close_to_those_in_float64(monkeypatch: pytest.Mon
             found += torch.autograd.grad(error[0, 0] - 0.5 * error[1, 1] + error[0, 1], inputs)
     for exact, single in zip(*gradients.values(), strict=True):
         assert (single - exact).norm() <= 1.5e-4 * exact.norm() + 1e-12
-
-
-def test_indefinite_system_is_refused_with_its_class() -> None:
-    query, pool = features(2, 6), features(3, 4, 6)
-    pool[1, 0, 0] = math.nan
-    with pytest.raises(ValueError, match=r"ridge system of class 1 \(of 3; 1 affected\) is not positive definite"):
-        location_error(query, pool, 0.3, 1.0)
 
 
 @pytest.mark.parametrize("function", [reconstruct, location_error])

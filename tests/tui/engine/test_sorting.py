@@ -4,10 +4,8 @@ import errno
 import itertools
 import json
 import os
-import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -106,17 +104,6 @@ def test_dangling_link_is_not_written_through(bare: Engine, tmp_path: Path) -> N
     (place,) = bare.sort(folder=str(tmp_path / "out"), photos=[[str(photo), "jay"]])["places"].values()
     assert Path(place).read_text() == "1"
     assert not (tmp_path / "elsewhere.jpg").exists()
-
-
-@pytest.fixture
-def other_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of one MiB; needs administrator rights."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    if sys.platform != "linux" or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder]).returncode:
-        pytest.skip("no file system can be mounted here")
-    yield folder
-    subprocess.run(["umount", folder], check=True)
 
 
 @pytest.mark.parametrize("move", [False, True])
