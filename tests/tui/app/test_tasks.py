@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from frn_tui.dialogs.dialogs import Closeup
 from frn_tui.dialogs.picker import Picker
-from frn_tui.panes.review import Review
+from frn_tui.panes.review import LETTERS, Review
 
 from tests.tui.conftest import Drive, Driver
 from tests.tui.fake_engine import FakeEngine
@@ -77,10 +77,14 @@ async def questions(user: User) -> None:
     await user.press("L n")
     review = user.app.screen
     assert isinstance(review, Review)
-    while (item := review.gallery.cursor_item) is not None and review.items[item.path].is_doubtful:
-        own, number = Path(item.path).name[:-4].split("-")
-        await user.press(str((CLASSES.index(own) + 1) % 5 + 1) if int(number) - 100 in WRONG else "y")
-    await user.press("f down enter ctrl+a y")
+    while review.page:
+        for at, path in enumerate(list(review.page)):
+            own, number = Path(path).name[:-4].split("-")
+            right = (CLASSES.index(own) + (int(number) - 100 in WRONG)) % 5
+            ranking = [review.controller.names[class_id] for class_id in review.page[path]]
+            if place := ranking.index(CLASSES[right]):
+                await user.press(LETTERS[at] if place == 1 else f"{LETTERS[at]} {right + 1}")
+        await user.press("Y")
     for name, label in user.labels.items():
         own, number = name[:-4].split("-")
         assert label == CLASSES[(CLASSES.index(own) + (int(number) - 100 in WRONG)) % 5]

@@ -100,6 +100,12 @@ async def review(driver: "Driver") -> None:
     await driver.keys("L")
 
 
+async def letters(driver: "Driver") -> None:
+    await review(driver)
+    await driver.keys("n", "b")
+    driver.app.screen.jobs.say("")  # type: ignore[attr-defined]
+
+
 async def review_table(driver: "Driver") -> None:
     await ask(driver)
     await driver.keys("1")
@@ -121,14 +127,15 @@ async def problems(driver: "Driver") -> None:
     await driver.keys("b")
 
 
-SCENES: list[Scene] = [workspace, unknown, photos, empty, picker, review, review_table, keys_page, choose, problems]
+SCENES: list[Scene] = [workspace, unknown, photos, empty, picker, review, letters, review_table, keys_page]
+SCENES += [choose, problems]
 
 
 SHOWN: list[tuple[Scene, tuple[int, int], str]] = [
     *((scene, size, "dark") for scene, size in itertools.product(SCENES, SIZES)),
     *((scene, size, "dark") for scene, size in itertools.product((workspace, photos, review), (MEDIUM, LARGE))),
     *((scene, (140, 40), "light") for scene in (workspace, photos, review_table, picker, keys_page)),
-    *((scene, (80, 24), "no-colour") for scene in (workspace, unknown, photos, review_table, picker)),
+    *((scene, (80, 24), "no-colour") for scene in (workspace, unknown, photos, letters, review_table, picker)),
 ]
 
 

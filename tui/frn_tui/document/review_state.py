@@ -70,12 +70,6 @@ class Reviewed:
         return percent(self.answer["known"]) if "known" in self.answer else ""
 
     @property
-    def is_doubtful(self) -> bool:
-        """Return whether the photo has no label, and is unknown or hardly more probable than the rival class."""
-        # Minimum lead in probability over the rival; below it, an answer is doubtful
-        return self.is_readable and self.label is None and (self.is_unknown or self.lead < 0.7)
-
-    @property
     def lead(self) -> float:
         """Difference between the probability of the answer, or label, and the largest of the other classes.
 
@@ -119,15 +113,6 @@ def summary(items: Sequence[Reviewed]) -> str:
     return f"○ {new} new, ● {seen} seen, ◆ {labelled} labelled{none}, {unknown} unknown"
 
 
-def questions(items: Sequence[Reviewed]) -> list[Reviewed]:
-    """Return the doubtful answers in the order in which labels settle most: the least certain first, then unknown ones.
-
-    Each label enrolls its class again. An order by how many other doubtful photos are alike gained only 0.4 points of
-    accuracy after 8 labels, and nothing after 24 (`assets/benchmarks/questions.py`).
-    """
-    return sorted((item for item in items if item.is_doubtful), key=lambda item: (item.is_unknown, item.lead))
-
-
 GOAL = 0.97  # fraction of right answers to which the title counts the keys
 OPTIMISM = 1.2
 """Answers are wrong this many times as often as their probabilities state, because each is the largest of several.
@@ -137,26 +122,34 @@ Without it, the stated accuracy of four data sets was up to 4.5 points too high;
 """
 
 
-def effort(items: Sequence[Reviewed]) -> str:
-    """Describe how many labels are needed until most answers are right, or the fraction that already is.
+def effort(items: Sequence[Reviewed], page: int) -> str:
+    """Describe how many keys are needed until most answers are right, or the fraction that already is.
 
-    A label is right, and an answer nearly with its probability (`OPTIMISM`). Unknown photos are not counted.
+    A key confirms a page of the least certain answers, and one corrects each wrong answer on it. A label is right, and
+    an answer nearly with its probability (`OPTIMISM`). Unknown photos are not counted, except for the keys that their
+    nearest classes take.
     """
-    known = [item for item in items if item.is_readable and (item.label is not None or not item.is_unknown)]
-    doubts = [0.0 if i.label is not None else OPTIMISM * (1 - i.answer["scores"][0]["probability"]) for i in known]
-    chances = sorted(1 - doubt for doubt in doubts)
-    right, keys = sum(chances), 0
-    while right < GOAL * len(chances):
-        right, keys = right + 1 - chances[keys], keys + 1
-    if not chances:
+    shown = sorted((item for item in items if item.is_readable), key=_certainty)
+    doubts = [0.0 if i.label is not None else OPTIMISM * (1 - i.answer["scores"][0]["probability"]) for i in shown]
+    stated = [item.label is not None or not item.is_unknown for item in shown]
+    wrong = [doubt * is_stated for doubt, is_stated in zip(doubts, stated, strict=True)]
+    if not any(stated):
         return ""
-    done = f"about {percent(right / len(chances))} right"
-    return f"about {count_of(keys, 'key')} to {percent(GOAL)}" if keys else done
+    pages = 0
+    while sum(wrong[pages * page :]) > (1 - GOAL) * sum(stated):
+        pages += 1
+    done = f"about {percent(1 - sum(wrong) / sum(stated))} right"
+    return f"about {count_of(pages + round(sum(doubts[: pages * page])), 'key')} to {percent(GOAL)}" if pages else done
+
+
+def _certainty(item: Reviewed) -> tuple[int, float]:
+    """Sort key of answers: those without a label, those with one, those that cannot be read; then by lead."""
+    return 2 * (not item.is_readable) + (item.label is not None), item.lead
 
 
 ORDERS: dict[str, Callable[[Reviewed], object] | None] = {
     "original order": None,
-    "least certain first": lambda item: (item.label is not None, item.lead),
+    "least certain first": _certainty,
     "least known first": lambda item: item.answer.get("known", -1.0),
     "by class": lambda item: item.said.casefold(),
     "least probable first": lambda item: item.score["probability"] if item.score else -1.0,
@@ -187,6 +180,7 @@ class Arrangement:
     said: str = ""  # only answers with this verdict or label; empty: any
     wanted: str = ""  # text to search in the path or the verdict
     paths: list[str] = field(default_factory=list)  # paths of the answers, in order
+    held: int = 0  # so many at the start keep their places, because someone has gone through them
     _order: list[str] = field(default_factory=list)
     _asked: set[str] = field(default_factory=set)
 
@@ -194,6 +188,7 @@ class Arrangement:
         for name, value in chosen.items():
             setattr(self, name, value)
         self.paths = self._order = self._chosen(items)
+        self.held = 0
         self._asked = {item.path for item in items}
 
     def _chosen(self, items: Sequence[Reviewed]) -> list[str]:
@@ -219,11 +214,12 @@ class Arrangement:
         self.paths = [path for path in self._order if path in paths]
 
     def sort(self, items: Sequence[Reviewed]) -> None:
-        """Sort photos that arrived in parts; all that are listed stay, because a key may act on one of them."""
+        """Sort photos that arrived in parts, or whose answers have changed; all that are listed stay."""
         if (key := ORDERS[self.order]) is not None:
-            listed = set(self._order)
-            some = sorted((item for item in items if item.path in listed), key=key)  # type: ignore[arg-type]
-            self._order = [item.path for item in some]
+            held = self.paths[: self.held]
+            free = set(self._order).difference(held)
+            some = sorted((item for item in items if item.path in free), key=key)  # type: ignore[arg-type]
+            self._order = [*held, *(item.path for item in some)]
             self.follow(items)
 
     def moved(self, follow: Callable[[str], str]) -> None:

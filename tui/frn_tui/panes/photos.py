@@ -378,4 +378,4 @@ def _item(support: Support, entry: ClassEntry, report: ClassReport | None, contr
         better = display_name(controller.names.get(rival[0], "another class"), 24)
         odd = f"; {better} explains {percent(rival[1], 1)} more"
     mark = "outlier" if rank > 0 or controller.known.get(key, 1.0) < controller.threshold else ""
-    return GalleryItem(path, name, key, mark, f"its class explains {percent(share)}{odd}")  # type: ignore[arg-type]
+    return GalleryItem(path, name, key, mark, f"its class explains {percent(share)}{odd}")

@@ -14,14 +14,14 @@ from textual.widgets import Static
 from frn_tui.client.protocol import Answer
 from frn_tui.dialogs.dialogs import Dialog
 from frn_tui.document.queries import best_score, subject_in
-from frn_tui.document.review_state import Reviewed, effort, questions, rival, summary
+from frn_tui.document.review_state import Reviewed, effort, rival, summary
 from frn_tui.panes.context import Context
 from frn_tui.panes.picture import LargeView
 from frn_tui.panes.verdicts import Arranging, Judging, Threshold, rename_class
 from frn_tui.settings.keys import TABLE, KeyedScreen
 from frn_tui.terminal.text import class_keys, count_of, display_name
 from frn_tui.widgets.bars import Histogram
-from frn_tui.widgets.gallery import Gallery, GalleryItem, Mark
+from frn_tui.widgets.gallery import Gallery, GalleryItem
 from frn_tui.widgets.jobs import JobLine
 
 COLUMNS = ("answer", "prob.", "known", "lead", "rival", "mostly from")
@@ -37,6 +37,10 @@ ORDERED_BY = {
 """Column of the table that each order sorts."""
 WIDE = 100  # width in cells from which the table shows the main example
 FOOTER = "help right none-of-these move next-outlier sort filter view remove undo export"
+LETTERS = "abcdefghijklnopqrstvwyABCDEFGHIJKLMNOPQRSTUVWXZ"
+"""Keys of the photos of a page; `m`, `u`, `x`, `z` and `Y` keep their meaning."""
+PAGE_FOOTER = "help none-of-these move zoom undo cancel"
+PAGE_KEYS = "letter: to the class after →, again: the next   1-9: class   Y: rest is right"
 
 
 class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
@@ -62,6 +66,10 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         Binding("enter", "show", "Enlarge with error map and main example, then show in the workspace"),
         Binding("j,down,right,l", "step(1)", "Next photo"),
         Binding("k,up,left,h", "step(-1)", "Previous photo"),
+        *(Binding(key, f"letter({key!r})", priority=True) for key in LETTERS),
+        Binding("pagedown", "page(1)", priority=True),
+        Binding("pageup", "page(-1)", priority=True),
+        *KeyedScreen.BINDINGS,  # if there are no letters
     ]
 
     def __init__(self, context: Context, threshold: Threshold, services: Sequence[object], view: str) -> None:
@@ -77,7 +85,12 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         self.histogram = Histogram(id="histogram")
         self.jobs = JobLine(id="review-jobs")
         self.items: dict[str, Reviewed] = {}
-        self._doubted = ""  # path of the doubtful answer that `n` went to
+        self.page: dict[str, list[int]] = {}
+        """Class ids of the photos with a letter, the likeliest first, as when their page was turned to.
+
+        A label changes all answers, but what a letter does stays as its user saw it until the page is turned.
+        """
+        self._first, self._page_size = 0, 1  # place of the first photo of the page, and how many photos fit on one
 
     def handlers(self) -> list[object]:
         return [self, *self.services, self.gallery]
@@ -112,7 +125,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
 
     def on_resize(self, event: events.Resize) -> None:
         if self.begun:
-            self.call_after_refresh(self.show)
+            self.call_after_refresh(self._put_letters if self.page else self.show)
 
     def show(self) -> None:
         if not self.begun or not self.is_attached:
@@ -130,7 +143,11 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         self.gallery.set_items([self._tile(item) for item in chosen])
         words = display_name(arrangement.words, 40) + self.controller.query.how + self.controller.query.waiting
         words = words.removeprefix("original order").removeprefix(" · ")
-        parts = ("Answers", f"{len(chosen)} of {len(items)}", effort(items), words, summary(items))
+        if self.gallery.size:  # not while the large view hides it
+            self._page_size = min(self.gallery.capacity, len(LETTERS))
+        page, pages = self._first // self._page_size + 1, -(-len(chosen) // self._page_size)
+        keys, place = effort(items, self._page_size), f"page {page} of {pages}" if self.page else ""
+        parts = ("Answers", f"{len(chosen)} of {len(items)}", keys, place, words, summary(items))
         self._update("title", " · ".join(filter(None, parts)))
         columns = self.query_one("#review-columns", Static)
         columns.display = self.gallery.view == "list" and not self.has_class("-large")
@@ -150,14 +167,19 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         name, note = f"{sign} {item.words}", ""
         if self.gallery.view == "list":
             name, note = _named(item), self._line(sign, *self._cells(item))
-        mark: Mark = "" if item.is_readable else "broken"
+        mark = "" if item.is_readable else "broken"
+        if item.path in self.page:
+            mark, sign = LETTERS[list(self.page).index(item.path)], "◆" if item.label is not None else "?"
+            sign = sign if item.label is not None or item.is_unknown else " "
+            name = name if note else sign + self._choice(item, self.gallery.tile.width - 3)
         return GalleryItem(item.path, name, item.answer.get("key"), mark, note, tuple(subject_in(item.answer)))
 
     def _cells(self, item: Reviewed) -> tuple[str, ...]:
         if best_score(item.answer) is None:
             return (item.said, "", "", "", "", "")
         numbers, near = (item.certainty, item.known, f"{item.lead:.2f}"), item.nearest
-        return (item.said, *numbers, rival(item.answer, self.controller.names), near.path.name if near else "")
+        said = self._choice(item, 60) if item.path in self.page else item.said
+        return (said, *numbers, rival(item.answer, self.controller.names), near.path.name if near else "")
 
     def _heads(self, sorted_by: str) -> str:
         """Return the names of the columns as markup: a click sorts by one."""
@@ -189,12 +211,14 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         item = self.items.get(cursor.path) if cursor else None
         near = item.nearest if item else None
         self._update("detail", described(item, self.controller.names) if item else "")
-        self.query_one("#review-keys", Static).update(self.footer(FOOTER.split()))
+        self.query_one("#review-keys", Static).update(self.footer((PAGE_FOOTER if self.page else FOOTER).split()))
         count = len(self.gallery.selection)
         what = count_of(count, "photo") if count else "it"
         whose = f"{what} to:  " if item else ""
         room = self.size.width - len(whose) - 8
         self.jobs.hint = f"1-9: add {whose}{class_keys(self.controller.names.values(), room)}" if whose else ""
+        if self._has_letters:
+            self.jobs.hint = PAGE_KEYS
         if self.has_class("-large"):
             found = self.controller.box_in(near.key) if near else []
             self.large.show(item.answer if item else None, str(near.path) if near else "", found)
@@ -209,17 +233,14 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         return [self.items[path].answer for path in paths if path in self.items]
 
     def advance(self) -> None:
-        """Clear the selection, or move to the next photo; from a doubtful one, to the next doubtful one."""
-        cursor = self.gallery.cursor_item
+        """Clear the selection, or move to the next photo; among photos with letters, stay."""
         if self.gallery.selection:
             self.gallery.select(())
-        elif cursor is not None and cursor.path == self._doubted:
-            self.action_outlier(1)
-        else:
+        elif not self._has_letters:
             self.gallery.cursor += 1
 
     def rearranged(self) -> None:
-        self.show()
+        self._end_pages()
         self.gallery.cursor = 0
 
     @on(Gallery.Opened)
@@ -245,6 +266,8 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
     def action_cancel(self) -> None:
         if self.has_class("-large"):
             self._enlarge(False)
+        elif self.page:
+            self._end_pages()
         elif self.begun and (self.gallery.selection or self.gallery.selects):
             self.gallery.select(())
         elif self.controller.arrangement.is_filtered:
@@ -267,13 +290,108 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         self.context.say(f"{TABLE[name].meaning}: only in the workspace   esc: go there")
 
     def action_outlier(self, step: int) -> None:
-        paths, cursor = self.gallery.paths, self.gallery.cursor_item
-        if doubtful := [item.path for item in questions([self.items[path] for path in paths])]:
-            at = doubtful.index(cursor.path) + step if cursor and cursor.path in doubtful else min(step, 0)
-            self._doubted = doubtful[at % len(doubtful)]
-            self.gallery.cursor = paths.index(self._doubted)
+        """Show the least certain answers, with a letter on each."""
+        self._enlarge(False)
+        self.gallery.select(())
+        self._arrange(order="least certain first")
+        self._turn_to(0)
+
+    def _turn_to(self, place: int) -> None:
+        """Show the page from a place on; the photos on no page yet are sorted by their present answers."""
+        arrangement = self.controller.arrangement
+        arrangement.sort(self.controller.reviewed())
+        if place >= sum(path in self.items and self.items[path].is_readable for path in arrangement.paths):
+            self._end_pages()
+            self.context.say(f"no more answers{self.controller.query.waiting}   n: again from the least certain")
+            return
+        self.page, self._first = {}, place
+        self.show()
+        self._put_letters()
+
+    def _put_letters(self) -> None:
+        """Put letters on the photos of the page that are in view; those that had one keep what it does."""
+        self.gallery.clicks = True
+        self.gallery.show_from(self._first)
+        paths = [self.gallery.paths[at] for at in self.gallery.in_view if at >= self._first][: len(LETTERS)]
+        page = {}
+        for item in (self.items[path] for path in paths):
+            ids = [score["id"] for score in item.answer.get("scores", [])]
+            if ids:
+                ids.sort(key=lambda class_id: class_id != item.label_id)
+                page[item.path] = self.page.get(item.path) or ids
+        self.page, arrangement = page, self.controller.arrangement
+        arrangement.held = max(arrangement.held, self._first + len(paths))
+        self.show()
+
+    def _end_pages(self) -> None:
+        self.page, self.controller.arrangement.held, self.gallery.clicks = {}, 0, False
+        self.show()
+
+    @property
+    def _has_letters(self) -> bool:
+        return bool(self.page) and not self.has_class("-large")
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Let a letter be what it is elsewhere while no photo has one."""
+        return super().check_action(action, parameters) and (action not in ("letter", "page") or self._has_letters)
+
+    def _classes_of(self, item: Reviewed) -> list[int]:
+        """Return the ids of the class that a photo of the page is in, and of those that its letter leads to."""
+        ids = [class_id for class_id in self.page[item.path] if class_id in self.controller.names]
+        if item.label is None:
+            return ids
+        at = ids.index(item.label_id) + 1 if item.label_id in ids else 0
+        return [item.label_id or 0, *ids[at:], *ids[: max(at - 1, 0)]]
+
+    def _choice(self, item: Reviewed, room: int) -> str:
+        """Return the class of a photo of the page, and the one that its letter leads to."""
+        names = [display_name(self.controller.names.get(of, item.said)) for of in self._classes_of(item)[:2]]
+        widths = fit([cell_len(name) for name in names], room - 1)
+        return "→".join(set_cell_size(name, width) for name, width in zip(names, widths, strict=True))
+
+    @property
+    def _on_page(self) -> dict[str, Reviewed]:
+        """Return the photos with letters that are in view, by letter."""
+        items = {item.path: item for item in self.controller.reviewed()}  # `self.items` may be older than the last key
+        paths, shown = list(self.page), {self.gallery.paths[at] for at in self.gallery.in_view}
+        return {LETTERS[at]: items[path] for at, path in enumerate(paths) if path in shown and path in items}
+
+    def action_letter(self, letter: str) -> None:
+        """Give the photo with a letter to the next likely class."""
+        if (item := self._on_page.get(letter)) is not None and (ids := self._classes_of(item)):
+            self.gallery.cursor = self.gallery.paths.index(item.path)
+            self.judge({ids[1 % len(ids)]: [item.answer]})
+
+    @on(Gallery.Clicked)
+    def press_letter(self, event: Gallery.Clicked) -> None:
+        event.stop()
+        if self._has_letters and event.item.path in self.page:
+            self.action_letter(LETTERS[list(self.page).index(event.item.path)])
+
+    def action_right_all(self) -> None:
+        """Confirm the photos of the page without a label, and turn it; without letters, confirm as elsewhere."""
+        if not self._has_letters:
+            super().action_right_all()
+            return
+        by_class: dict[int, list[Answer]] = {}
+        for item in self._on_page.values():
+            if item.label is None and (ids := self._classes_of(item)):
+                by_class.setdefault(ids[0], []).append(item.answer)
+        if by_class:
+            self.judge(by_class, ": the rest of the page")
+        self.action_page(1)
+
+    def action_page(self, step: int) -> None:
+        """Turn the page, forwards as soon as all answers have followed the labels."""
+        if step > 0:
+            self.context.start(self._turn, group="page")
         else:
-            self.context.say(f"no doubtful answers{self.controller.query.waiting}")
+            self._turn_to(max(self._first - self._page_size, 0))
+
+    async def _turn(self) -> None:
+        await self.controller.sync()
+        if self._has_letters:
+            self._turn_to(self._first + len(self.page))
 
     def action_new(self) -> None:
         arrived = [path for path in self.controller.query.arrived if path in self.items]

@@ -29,10 +29,9 @@ from frn_tui.widgets.preview import PicturesWanted
 
 MIN_TILE = 16
 SMALL_TILE = 12  # smallest width of a tile in cells, unless a smaller one is requested; and for photos of all classes
-Mark = Literal["", "broken", "missing", "near", "outlier"]
 
 NO_PICTURE = ("broken", "missing")  # marks of files that cannot be drawn
-GLYPHS = {"broken": "⚠", "missing": "?", "near": "≈", "outlier": "!", "": ""}
+GLYPHS = {"broken": "⚠", "missing": "?", "near": "≈", "outlier": "!"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,7 @@ class GalleryItem:
     path: str
     name: str
     key: str | None = None  # hash of its content, if known
-    mark: Mark = ""
+    mark: str = ""  # a name in `GLYPHS`, or the sign itself
     note: str = ""  # meaning of the mark, such as why a file is broken
     subject: tuple[int, ...] = ()
     """Box of the subject that was found in it, which is shown instead of the whole: left, top, width and height."""
@@ -160,6 +159,12 @@ class Gallery(ScrollView, can_focus=True):
 
         item: GalleryItem
 
+    @dataclass
+    class Clicked(Message):
+        """An item was clicked while clicks mean more than moving the cursor (`clicks`)."""
+
+        item: GalleryItem
+
     class Changed(Message):
         """The cursor or the selection has changed."""
 
@@ -173,6 +178,7 @@ class Gallery(ScrollView, can_focus=True):
         self._anchor = ""
         self.selects = False  # whether moving the cursor selects from the anchor on
         self._selected_before: set[str] = set()
+        self.clicks = False  # whether a click is reported, instead of opening an item if it is a double click
         self.least = MIN_TILE  # smallest width of a tile, unless `tile_width` is smaller
         self.empty_text = ""  # shown in place of items
         # Maximum number of images in memory
@@ -224,7 +230,7 @@ class Gallery(ScrollView, can_focus=True):
             self._asked = [other for other in self._asked if other != request]
             self._pictures.discard(request.path)  # Textual's cache keeps the first value of a key
             self._pictures[request.path] = request, picture
-            if (request.columns, request.rows) != self._tile:  # the tiles have changed their size since
+            if (request.columns, request.rows) != self.tile:  # the tiles have changed their size since
                 self._want()
             self._refresh_item(self._shown.get(request.path))
 
@@ -248,7 +254,23 @@ class Gallery(ScrollView, can_focus=True):
         return tiled(len(self._items), Size(width, self.size.height), self.tile_width, self.least)
 
     @property
-    def _tile(self) -> Size:
+    def capacity(self) -> int:
+        """Return how many items can be completely in view, at least a line of them."""
+        return max(self.size.height // self._grid.pitch.height, 1) * self._grid.columns
+
+    @property
+    def in_view(self) -> range:
+        """Return the places of the items that are completely in view."""
+        first = -(-self.scroll_offset.y // self._grid.pitch.height) * self._grid.columns
+        return range(first, min(first + self.capacity, len(self._items)))
+
+    def show_from(self, place: int) -> None:
+        """Move the cursor to a place, and its line to the top."""
+        self.cursor = place
+        self.scroll_to(y=self._grid.region(place).y, animate=False, force=True, immediate=True)
+
+    @property
+    def tile(self) -> Size:
         return self._grid.pitch - Size(1, 1)
 
     def _lay_out(self) -> None:
@@ -300,6 +322,8 @@ class Gallery(ScrollView, can_focus=True):
         self.cursor = index
         if event.ctrl:
             self._flip(self._items[index].path)
+        elif self.clicks:
+            self.post_message(self.Clicked(self._items[index]))
         elif event.chain == 2:
             self.action_open()
 
@@ -318,7 +342,7 @@ class Gallery(ScrollView, can_focus=True):
         about = graphics_of(self.app).wanted(self.mode)
         rendered = [close_up(item.path, item.subject) for item in items if item.mark not in NO_PICTURE]
         requests = [
-            RenderPreview(path, *self._tile, self.mode, framed=bool(subject), subject=subject, **about)
+            RenderPreview(path, *self.tile, self.mode, framed=bool(subject), subject=subject, **about)
             for path, subject in rendered
         ]
         missing = [request for request in requests if self._pictures.get(request.path, (None,))[0] != request]
@@ -341,21 +365,21 @@ class Gallery(ScrollView, can_focus=True):
         return Strip(rendered).adjust_cell_length(width, base)
 
     def _part(self, index: int, row: int, width: int) -> list[Segment]:
-        tile = self._tile
+        tile = self.tile
         if row == tile.height or not self._is_grid:
             return self._words(index, tile.width if self._is_grid else width)
         return self._image(self._items[index], row)
 
     def _image(self, item: GalleryItem, row: int) -> list[Segment]:
         """Return a row of an item's image, or of its place until the image arrives."""
-        width, height = self._tile
+        width, height = self.tile
         _, picture = self._pictures.get(item.shown, (None, None))
         if picture is None:
             word = item.mark if item.mark in NO_PICTURE else "..."
             is_middle = row == max(height // 2 - 1, 0)
             text = word.center(width, WAITING)[:width] if is_middle else WAITING * width
             return [Segment(text, self._style("waiting"))]
-        return picture_line(picture, row, self._tile, self.visual_style.rich_style)
+        return picture_line(picture, row, self.tile, self.visual_style.rich_style)
 
     def _words(self, index: int, room: int) -> list[Segment]:
         """Return the glyphs, the name and in a list the note of an item, over the full width."""
@@ -363,7 +387,8 @@ class Gallery(ScrollView, can_focus=True):
         is_selected = item.path in self._selected
         if item.note and not self._is_grid:  # cut the name, not the note
             note = f"  {display_name(item.note, max(room - 14, room // 2))}"
-        lead, mark = f"{'›' if index == self.cursor else ' '}{'✓' if is_selected else ''}", GLYPHS[item.mark]
+        lead = f"{'›' if index == self.cursor else ' '}{'✓' if is_selected else ''}"
+        mark = GLYPHS.get(item.mark, item.mark)
         remaining = max(room - cell_len(note) - len(lead) - len(mark), 0)
         name = display_name(item.name, remaining)
         name += " " * (remaining - cell_len(name))
