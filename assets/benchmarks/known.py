@@ -3,7 +3,8 @@
     python assets/benchmarks/known.py DATA... --split val
 
 For each number of classes and photos, classes of each data set (DATA/val/CLASS/photo) are drawn at random. Other photos
-of these classes are known, those of as many further classes (12 or more, if there are) are unknown. In percent:
+of these classes are known, those of as many further classes (12 or more, if there are; at least 4) are unknown. In
+percent:
 
     auroc     how well they separate known from unknown photos: familiarity / the error against the next five classes
               alone / the equal sum of the standardised terms of `known` / `known`
@@ -25,7 +26,7 @@ from frn.ridge.enrolment import ClassScorer, energy, leave_one_out
 from frn.ridge.tuning import Prior, tune_by_leave_one_out
 from frn.ridge.unequal import enroll_all
 
-SHAPES = ((2, 5), (3, 5), (5, 2), (5, 5), (5, 20), (12, 5), (12, 20), (25, 5), (25, 20))
+SHAPES = ((2, 5), (3, 5), (5, 2), (5, 5), (5, 20), (12, 5), (12, 20), (25, 5), (25, 20), (30, 5), (30, 20))
 COLUMNS = ("auroc", "rejected", "caught", "stated", "off")
 
 
@@ -84,7 +85,7 @@ def main() -> None:
     print("| classes x photos | " + " | ".join(COLUMNS) + " |\n|---" + "|---" * len(COLUMNS) + "|")
     for way, shot in SHAPES:
         large = [[maps for maps in each if len(maps) >= min(shot + 5, PHOTOS)] for each in sets]
-        large = [each for each in large if len(each) >= way + max(way, 4)]
+        large = [each for each in large if len(each) >= way + min(max(way, 4), 20)]
         draws = options.draws * max(1, 60 // (way * shot))  # few examples need more of them
         rows = [measure(each, way, shot, extractor.prior, seed) for each in large for seed in range(draws)]
         columns = [np.array(column) for column in zip(*rows, strict=True)]

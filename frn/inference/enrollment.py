@@ -176,7 +176,10 @@ def left_out_places(state: State) -> list[tuple[ClassEntry, int]]:
     Classes with a single photo have none.
     """
     places = [
-        (entry, place) for entry in state.classes for place in range(len(entry.supports)) if len(entry.supports) > 1
+        (entry, place)
+        for entry in state.classes
+        for place in sorted(range(len(entry.supports)), key=keys_of(entry).__getitem__)  # whatever order files have
+        if len(entry.supports) > 1
     ]
     return places[:: stride(len(places), state.search)]
 

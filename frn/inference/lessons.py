@@ -98,7 +98,8 @@ def advise(classifier: Classifier, find: Callable[[str], Maps] | None = None) ->
             text = f"add photos like {shown} to {name}: it alone gives {share:.0%} of what this class explains"
             carried.append((-share, text))
         if k > 1 and (recognised := right[name] + suspects) < ACCURATE * k:
-            text = f"add photos to {name}: {k - recognised} of its {k} photos look like another class"
+            look = "looks" if k - recognised == 1 else "look"
+            text = f"add photos to {name}: {k - recognised} of its {k} photos {look} like another class"
             few.append((recognised / k, text))
         if k > 2 and 4 * (shared := _sharing_background(classifier, entry, find)) >= 3 * k:
             text = f"box the subject in the photos of {name}: {shared} of {k} share a background, which then decides"

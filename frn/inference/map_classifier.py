@@ -73,6 +73,7 @@ class MapClassifier:
         """Feature maps (r, d) of the examples by content key; None until they are needed."""
         # These are parts of the enrolled form, which describes them.
         self.leave_one_out: dict[str, Shares] = {}
+        """How much of each example the rest of its class explains, for classes of two or more; NaN if not compared."""
         self.looks: dict[str, bytes] = {}
         self._looks: list[tuple[Looks, list[Support]]] | None = None
         """The looks and the examples of each class; None until they are needed."""
@@ -194,11 +195,12 @@ class MapClassifier:
         """
         self.left_out = left_out
         if form is None:
-            labels, shares = left_out.labels, 1 - left_out.errors[np.arange(len(left_out.labels)), left_out.labels]
+            shares = 1 - left_out.errors[np.arange(len(left_out.labels)), left_out.labels]
+            compared = dict(zip([photo.key for photo in self.left_out_photos], shares.clip(0), strict=True))
             self.leave_one_out = {
-                name: shares[labels == label].clip(0)
-                for label, name in enumerate(self.pools)
-                if (labels == label).any()
+                entry.name: np.array([compared.get(support.key, np.nan) for support in entry.supports])
+                for entry in state.classes
+                if len(entry.supports) > 1
             }
             return
         if state.search != "none" and len(left_out.labels):

@@ -192,7 +192,7 @@ class EnrolledClass(Record):
     """An enrolled class, and how much of each photo the others explain."""
 
     images: Count
-    explained: list[float]
+    explained: list[float | None]
 
 
 class Enrolled(Record):

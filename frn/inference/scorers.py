@@ -26,7 +26,7 @@ from frn.inference.enrolled_form import EnrolledForm
 from frn.inference.unknown import Shares, without_itself
 from frn.models.zoo import HEAD_FILE, WEIGHTS, is_exported
 from frn.ridge.enrolment import Array, ClassScorer, Floats, energy
-from frn.ridge.unequal import without_one
+from frn.ridge.unequal import by_content, without_one
 from frn.ridge.unlabelled.transductive import refine
 from frn.system.extras import needs_torch
 from frn.system.file_sets import read_member
@@ -258,11 +258,11 @@ def as_shots(pools: Sequence[Maps], unequal: str = "") -> Maps:
         pools: maps (k, r, d) of the photos of each class.
         unequal: the head's, as `frn.heads.head` describes it. With "mean", the mean map stands for a class; with
             "repeat", k is the least common multiple of the sizes, up to `MOST_REPEATED`. Otherwise, k is the largest
-            size, and the first photos of smaller classes are repeated.
+            size, and some photos of smaller classes are repeated (`unequal.by_content`).
     """
     if unequal == "mean":
         return np.stack([pool.mean(0, keepdims=True) for pool in pools])
     sizes = [len(pool) for pool in pools]
     common = math.lcm(*sizes)
     shots = common if unequal == "repeat" and common <= MOST_REPEATED else max(sizes)
-    return np.stack([pool[np.arange(shots) % len(pool)] for pool in pools])
+    return np.stack([pool[by_content(pool)[np.arange(shots) % len(pool)]] for pool in pools])

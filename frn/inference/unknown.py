@@ -50,7 +50,7 @@ TINY = 1e-12
 SUM, SUM_PENALTY, PENALTY = 1.0, 30.0, 20.0
 """Expected weight of the sum; penalties on another one, and on other weights of the terms. They have the largest AUROC
 and the least calibration error on validation classes (2 to 12 classes of 2 to 20 photos)."""
-ROWS = 100
+ROWS = 400
 """Least number of unknown photos in the fit; with fewer examples, several photos stand for each in its own class."""
 REPEATED = 1.0
 """Strength of the correction of the expected rate for few classes (`Calibration.caught`)."""
@@ -358,15 +358,21 @@ def _strangers(measures: Measures, labels: NDArray[np.intp]) -> Iterator[Measure
     """
     errors, energies, distances = measures
     count, way = errors.shape
-    order, sizes, rows = np.argsort(labels, kind="stable"), np.bincount(labels, minlength=way), np.arange(count)
-    after, others = np.cumsum(sizes)[labels], count - sizes[labels]
-    columns = np.where(others, labels, (labels + 1) % way)
+    rows, others = np.arange(count), count - np.bincount(labels, minlength=way)[labels]
+    # Class by class, by error: the order of files and classes decides nothing.
+    own_errors, least = errors[rows, labels], np.full(way, np.inf)
+    np.minimum.at(least, labels, own_errors)
+    places = np.argsort(np.argsort(least, kind="stable"))[labels]
+    order = np.lexsort((own_errors, places))
+    ranks, after = np.argsort(order), np.searchsorted(places[order], places, side="right")
     shares = np.log(_missing(errors, energies))
     away = np.log(distances.clip(LEAST_DISTANCE, 1 / LEAST_DISTANCE))
     turns = math.ceil(ROWS / count) if way > 1 else 0
+    turns += 0 if others.any() or not turns else -turns % (way - 1)  # each other class stands as often
     for turn in range(turns):
-        offsets = (rows + turn * (others // turns).clip(1)) % others.clip(1)
+        offsets = (ranks + turn * (others // turns).clip(1)) % others.clip(1)
         donors = np.where(others, order[(after + offsets) % count], rows)
+        columns = np.where(others, labels, (labels + 1 + turn % (way - 1)) % way)
         compared = np.ones(errors.shape)
         compared[rows, labels] = compared[rows, labels[donors]] = 0
         replaced = []

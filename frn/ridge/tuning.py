@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from frn.episodes import EpisodeShape, evaluation_episode
 from frn.ridge.enrolment import Array, Floats, energy, error_from_blocks
 from frn.ridge.parameters import USUAL_SHOTS, HeadParameters, temperature
-from frn.ridge.unequal import allowances, without_one
+from frn.ridge.unequal import allowances, by_content, without_one
 
 STEP, FARTHEST, PRECISION = 2.0, 8.0, 0.02
 """First step, largest distance and precision of the search for alpha, in spreads of the prior."""
@@ -276,7 +276,7 @@ class _Solver:
     """Parts that do not depend on lambda: the classes' eigenvectors and the queries' squared products with them."""
 
     def __init__(self, episode: TuningEpisode) -> None:
-        pools = [np.asarray(pool, dtype=np.float64) for pool in episode.pools]
+        pools = [np.asarray(pool, dtype=np.float64)[by_content(pool)] for pool in episode.pools]
         labelled = episode.queries or [(i, pool) for i, pool in enumerate(pools) if len(pool) > 1]
         stride = 1 if episode.queries else _stride(sum(len(maps) for _, maps in labelled), pools)
         queries = np.concatenate([np.asarray(maps, dtype=np.float64)[::stride] for _, maps in labelled])
@@ -288,7 +288,8 @@ class _Solver:
         for column, pool in enumerate(pools):
             spectrum = _Spectrum(pool)
             lacks_one = not episode.queries and 1 < len(pool) <= FEW
-            self.rivals.append(_Rival(_Spectrum(pool[:-1]) if lacks_one else spectrum, locations))
+            fewer = _Spectrum(np.delete(pool, len(pool) // 2, axis=0)) if lacks_one else spectrum  # without a usual one
+            self.rivals.append(_Rival(fewer, locations))
             if not episode.queries and len(pool) > 1:
                 self.own[column] = _LeftOut(spectrum, slice(None, None, stride))
 

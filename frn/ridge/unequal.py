@@ -11,6 +11,9 @@ of each class, which is noisy with few examples:
 Allowances are shares of a photo's energy; a class's error is Eq. 4 plus its allowance times the energy. They are zero
 if all classes have the same number of photos.
 
+Wherever some photos stand for all, they are taken in an order that depends on nothing but their maps (`by_content`), so
+that the order of files decides no answer.
+
 Shape letters: way classes, k supports of a class, r locations, d channels, n examples.
 """
 
@@ -33,6 +36,11 @@ the slope is fitted. With three single photos, the slope changed by a fifth with
 a 25th."""
 
 
+def by_content(pool: NDArray[np.floating]) -> NDArray[np.intp]:
+    """Return the places of a class's photos (k, r, d) in the order of their sums, (k,)."""
+    return np.argsort(pool.sum((1, 2), dtype=np.float64), kind="stable")
+
+
 def enroll_all(pools: Sequence[NDArray[np.floating]], head: HeadParameters) -> list[EnrolledClass]:
     """Enroll classes from feature maps of their supports, (k, r, d) each, with their allowances."""
     classes = [enroll(pool, head) for pool in pools]
@@ -48,16 +56,16 @@ def allowances(pools: Sequence[NDArray[np.floating]], head: HeadParameters) -> l
         return [0.0] * len(pools)
     larger = np.flatnonzero(growth)
     larger = larger[np.argsort(counts[larger], kind="stable")][:: -(-len(larger) // MAX_CLASSES)]
+    orders = [by_content(pool) for pool in pools]
     owners = np.repeat(np.arange(len(pools)), counts)
     chosen = np.arange(0, len(owners), -(-len(owners) // MAX_EXAMPLES))
-    starts = np.cumsum(counts) - counts
-    places = (chosen - starts[owners[chosen]]).tolist()
+    places = np.concatenate(orders)[chosen].tolist()
     examples = np.stack([pools[label][place] for label, place in zip(owners[chosen].tolist(), places, strict=True)])
     owners, norms = owners[chosen], energy(examples).clip(np.finfo(np.float32).tiny)
     weights = 1 / counts[owners]  # each class counts equally
     drops = []
     for label in larger.tolist():
-        pool = pools[label]
+        pool = pools[label][orders[label]]
         count = min(len(pool), max(3, SELECTED // least))
         firsts = np.arange(count) * len(pool) // count
         fewer = [enroll(pool[(first + np.arange(least)) % len(pool)], head) for first in firsts]
@@ -77,8 +85,10 @@ def as_smallest(
     With `part`, they are those of a part (r', d) of the photo. The distance between mean locations is squared. The
     others are the ones half-way round the class, because neighbours are often alike.
     """
+    order = by_content(pool)
     steps = 1 + ((len(pool) - 2) // 2 + np.arange(least)) % (len(pool) - 1)
-    fewer, photo = enroll(pool[(place + steps) % len(pool)], head), (pool[place] if part is None else part)[None]
+    others = order[(np.flatnonzero(order == place) + steps) % len(pool)]
+    fewer, photo = enroll(pool[others], head), (pool[place] if part is None else part)[None]
     offset = photo.mean((0, 1), dtype=np.float64) - fewer.centre
     return float(ClassScorer([fewer]).class_error(photo)[0, 0]), float(offset @ offset)
 

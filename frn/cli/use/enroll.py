@@ -1,6 +1,7 @@
 """`frn enroll`: save classes from folders of photos in a project file."""
 
 import dataclasses
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -126,11 +127,12 @@ def _show(out: Path, classifier: "Classifier") -> None:
 
     rows = []
     for entry in classifier.state.classes:
-        shares = classifier.leave_one_out.get(entry.name)
-        cells = ("", "only one image: leave-one-out is not possible")
-        if shares is not None:
-            least = entry.supports[shares.argmin()].path.name
-            cells = (f"{shares.mean():.0%} on average", f"{shares.min():.0%} {least}")
+        shares = classifier.leave_one_out.get(entry.name, [math.nan])
+        compared = [(s, photo.path.name) for s, photo in zip(shares, entry.supports, strict=True) if not math.isnan(s)]
+        cells = ("", "only one image: leave-one-out is not possible" if len(shares) == 1 else "none was compared")
+        if compared:
+            least, name = min(compared)
+            cells = (f"{sum(share for share, _ in compared) / len(compared):.0%} on average", f"{least:.0%} {name}")
         rows.append((entry.name, str(len(entry.supports)), *cells))
     console.print_table(("class", "images", "explained by the others", "least explained"), rows)
     console.stdout().print(f"{console.printable(str(out))}: photos below {classifier.threshold:.0%} known are unknown")

@@ -276,7 +276,7 @@ def test_a_form_that_is_not_whole_is_absent(extractor: Extractor, enrolled: Enro
 
 def test_of_many_examples_of_larger_classes_up_to_128_are_scored_as_the_smallest(extractor: Extractor) -> None:
     draws = np.random.default_rng(0)
-    keys = [str(place) for place in range(130)]
+    keys = [f"{place:03}" for place in range(130)]
     supports = [Support(Path(key), key, 1, 1) for key in keys]
     state = State((ClassEntry(1, "small", tuple(supports[:1])), ClassEntry(2, "large", tuple(supports[1:]))))
     maps = {key: draws.random(extractor.shape, np.float32) for key in keys}

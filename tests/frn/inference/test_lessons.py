@@ -241,7 +241,7 @@ WRONG, SINGLE = "add photos to g: 5 of its 8 photos look like another class", "a
             [
                 "remove a/3 from a: it looks like b, and explains ",
                 "add photos to a: 2 of its 4 photos look like another class",
-                "add photos to b: 1 of its 2 photos look like another class",
+                "add photos to b: 1 of its 2 photos looks like another class",
             ],
         ),
         (  # the 25 classes that explain least of themselves are looked at, first those with one photo

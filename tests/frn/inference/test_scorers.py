@@ -28,6 +28,7 @@ from frn.inference.scorers import OtherHead, as_shots
 from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model, save_model
 from frn.projects.session import Support, build_state
+from frn.ridge.unequal import by_content
 from tests.commands import frn
 from tests.frn.heads.test_baselines import needs_pot
 from tests.models import small_model
@@ -74,7 +75,7 @@ def test_probabilities_equal_those_of_the_torch_head(method: str, classes: Path,
     maps = [np.stack([each.maps for each in pool]) for pool in pools]  # type: ignore[union-attr]
     ((_, query),) = extractor.read([photo])
     repeated = 6 if model.head.unequal else 3
-    support = np.stack([pool[np.arange(repeated) % len(pool)] for pool in maps])
+    support = np.stack([pool[by_content(pool)[np.arange(repeated) % len(pool)]] for pool in maps])
     with torch.no_grad():
         logits = model.head(torch.from_numpy(support), torch.from_numpy(query.maps[None]))  # type: ignore[union-attr]
     expected = logits.double().softmax(1)[0].numpy()

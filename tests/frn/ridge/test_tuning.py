@@ -22,6 +22,7 @@ from frn.ridge.tuning import (
     tune_on_episodes,
     variety,
 )
+from frn.ridge.unequal import by_content
 
 
 @pytest.mark.parametrize(("shots", "factor"), [(1, 0.2**0.5), (5, 1), (20, 2)])
@@ -82,12 +83,13 @@ def classes(way: int, k: int, r: int, d: int, *, noise: float, seed: int = 0) ->
     generator = np.random.default_rng(seed)
     own = generator.standard_normal((way, 3, d)) / np.sqrt(d)
     mixed = generator.standard_normal((way, k, r, 3)) @ own[:, None]
-    return list(mixed + noise * generator.standard_normal((way, k, r, d)) / np.sqrt(d))
+    pools = mixed + noise * generator.standard_normal((way, k, r, d)) / np.sqrt(d)
+    return [pool[by_content(pool)] for pool in pools]
 
 
 def left_out_errors(pools: list[np.ndarray], head: HeadParameters) -> np.ndarray:
-    """Compute the same with the two public functions; for few supports, the other classes omit their last one."""
-    rivals = [pool[:-1] if 1 < len(pool) <= FEW else pool for pool in pools]
+    """Compute the same with the two public functions; for few supports, the other classes omit one."""
+    rivals = [np.delete(pool, len(pool) // 2, 0) if 1 < len(pool) <= FEW else pool for pool in pools]
     scorer = ClassScorer([enroll(pool, head) for pool in rivals])
     errors = scorer.class_error(np.concatenate([pool for pool in pools if len(pool) > 1])).astype(float)
     first = 0
@@ -141,7 +143,7 @@ def test_prior_gamma_and_lambda_grow_with_the_root_of_the_shots(rho: float, grow
 
 
 def test_the_scale_of_the_maps_does_not_change_the_answer() -> None:
-    pools = classes(3, 8, 6, 20, noise=2.5)
+    pools = classes(3, 8, 6, 20, noise=2.5, seed=2)
     # with maps e times as large, lambda is e^2 times as large; alpha + 2 is a step of the search
     heads = [tune_by_leave_one_out([scale * pool for pool in pools], FLAT) for scale in (1.0, np.e)]
     assert heads[1].alpha == pytest.approx(heads[0].alpha + 2, abs=0.3)
@@ -165,12 +167,13 @@ def test_more_than_64_classes_are_subsampled_evenly() -> None:
 def test_subsampled_classes_include_one_that_can_leave_a_photo_out() -> None:
     pools = [pool[:1] for pool in classes(66, 2, 1, 4, noise=1.0)]
     pools[1] = classes(66, 2, 1, 4, noise=1.0)[1]
-    assert tune_by_leave_one_out(pools, TRAINED) == tune_by_leave_one_out(pools[1::2], TRAINED)
+    every, second = (tune_by_leave_one_out(each, TRAINED) for each in (pools, pools[1::2]))
+    assert (every.alpha, every.gamma) == pytest.approx((second.alpha, second.gamma), rel=1e-6)
 
 
 @pytest.mark.parametrize(
     ("prior", "alpha", "beta", "gamma"),
-    [(TRAINED, 1.517682, 0.2, 4.780479), (UNTRAINED, 3.306853, 0.0, 80.0010), (FLAT, 0.006631, 0.0, 9.063309)],
+    [(TRAINED, 1.513252, 0.2, 4.783956), (UNTRAINED, 3.306853, 0.0, 80.0), (FLAT, 0.090354, 0.0, 8.655641)],
 )
 def test_each_prior_gives_the_recorded_head(prior: Prior, alpha: float, beta: float, gamma: float) -> None:
     found = tune_by_leave_one_out(classes(4, 4, 6, 20, noise=1.0), prior)
@@ -178,7 +181,7 @@ def test_each_prior_gives_the_recorded_head(prior: Prior, alpha: float, beta: fl
     assert found.gamma == pytest.approx(gamma, rel=1e-3)
 
 
-@pytest.mark.parametrize(("seed", "alpha", "gamma"), [(0, 2.44288, 5.80803), (1, 3.245065, 4.41275)])
+@pytest.mark.parametrize(("seed", "alpha", "gamma"), [(0, 3.06531, 3.170089), (1, 2.20128, 3.837543)])
 def test_episodes_from_other_classes_give_the_recorded_head(seed: int, alpha: float, gamma: float) -> None:
     maps = np.concatenate(classes(5, 6, 4, 12, noise=1.5))
     found = tune_on_episodes(maps, [6] * 5, EpisodeShape(way=3, shot=2, queries=1), seed=seed)
@@ -193,14 +196,14 @@ def test_a_class_of_zeros_does_not_prevent_a_choice() -> None:
     assert np.isfinite([chosen.alpha, chosen.beta, chosen.gamma]).all()
 
 
-@pytest.mark.parametrize(("k", "alpha", "gamma"), [(10, -0.647992, 28.356101), (11, 0.353635, 8.138471)])
+@pytest.mark.parametrize(("k", "alpha", "gamma"), [(10, -0.206155, 15.666602), (11, 0.353635, 8.138405)])
 def test_other_classes_omit_a_support_for_at_most_ten_shots(k: int, alpha: float, gamma: float) -> None:
     found = tune_by_leave_one_out(classes(3, k, 2, 6, noise=1.5), UNTRAINED)
     assert found.alpha == pytest.approx(alpha, abs=1e-3)
     assert found.gamma == pytest.approx(gamma, rel=1e-3)
 
 
-@pytest.mark.parametrize(("sizes", "alpha", "gamma"), [((3, 3), 2.829728, 73.803), ((1, 3, 6, 2), 2.983162, 64.650265)])
+@pytest.mark.parametrize(("sizes", "alpha", "gamma"), [((3, 3), 3.224091, 72.703), ((1, 3, 6, 2), 3.541855, 64.161521)])
 def test_two_classes_or_classes_of_different_sizes_give_the_recorded_head(
     sizes: tuple[int, ...], alpha: float, gamma: float
 ) -> None:

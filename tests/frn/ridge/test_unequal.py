@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from frn.ridge.enrolment import ClassScorer, energy, enroll
 from frn.ridge.parameters import HeadParameters
 from frn.ridge.tuning import Prior, TuningEpisode, tune, tune_by_leave_one_out
-from frn.ridge.unequal import allowances, as_smallest, enroll_all, slope, without_one
+from frn.ridge.unequal import allowances, as_smallest, by_content, enroll_all, slope, without_one
 
 HEAD, R, D = HeadParameters(1.0), 9, 64
 
@@ -47,6 +47,7 @@ def test_allowances_do_not_depend_on_the_order_of_the_photos() -> None:
 @pytest.mark.parametrize(("count", "least", "others"), [(6, 1, [5]), (6, 2, [5, 0]), (3, 2, [0, 1]), (2, 1, [1])])
 def test_support_from_as_few_others_as_the_smallest_class_has(count: int, least: int, others: list[int]) -> None:
     pool, place = photos(0, count, 0), 2 if count > 2 else 0
+    pool = pool[by_content(pool)]
     fewer = enroll(pool[others], HEAD)
     error, distance = as_smallest(pool, place, least, HEAD)
     assert error == ClassScorer([fewer]).class_error(pool[place, None])[0, 0]
