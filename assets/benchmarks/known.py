@@ -21,7 +21,7 @@ from tune import PHOTOS, QUERIES, features, left_out
 from unequal import Floats, parser, print_table
 
 from frn.estimator.loading import load_extractor
-from frn.inference.unknown import Measures, auroc, terms, without_itself
+from frn.inference.unknown.rule import Measures, auroc, terms, without_itself
 from frn.ridge.enrolment import ClassScorer, energy, leave_one_out
 from frn.ridge.tuning import Prior, tune_by_leave_one_out
 from frn.ridge.unequal import enroll_all

@@ -32,7 +32,8 @@ from numpy.typing import NDArray
 from frn.estimator.loading import load_extractor
 from frn.features.extractor import Embedded, Extractor
 from frn.heads.vectors.classical import CLASSICAL, ClassicalHead
-from frn.inference.unknown import Calibration, auroc, calibrate, explained, without_itself
+from frn.inference.unknown.calibration import Calibration, calibrate
+from frn.inference.unknown.rule import auroc, explained, without_itself
 from frn.ridge.enrolment import ClassScorer, energy, enroll, leave_one_out
 from frn.ridge.parameters import HeadParameters, probabilities
 from frn.ridge.tuning import tune_by_leave_one_out

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from tune import QUERIES, features, left_out
 
 from frn.estimator.loading import load_extractor
-from frn.inference.unknown import auroc
+from frn.inference.unknown.rule import auroc
 from frn.ridge.enrolment import ClassScorer, energy, enroll
 from frn.ridge.tuning import Prior, tune_by_leave_one_out
 from frn.ridge.unequal import enroll_all

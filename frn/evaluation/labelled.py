@@ -18,7 +18,7 @@ from frn.features.extractor import Embedded
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.records import Answer as Record
 from frn.inference.records import Score, Unreadable, answer_of, rounded
-from frn.inference.unknown import auroc
+from frn.inference.unknown.rule import auroc
 from frn.projects.names import is_no_class, match_names
 from frn.projects.session import check_name
 

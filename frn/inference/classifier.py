@@ -23,7 +23,7 @@ from frn.inference.map_classifier import MapClassifier
 from frn.inference.records import Prediction as Prediction
 from frn.inference.scorers import OtherHead, Reconstruction
 from frn.inference.second_look import SecondLook
-from frn.inference.unknown import stride
+from frn.inference.unknown.calibration import stride
 from frn.projects.copies import without_copies
 from frn.projects.session import State, Support, describe_copies
 

@@ -25,7 +25,8 @@ from frn.features.extractor import Extractor
 from frn.features.feature_cache import FeatureStore, content_key
 from frn.images.boxes import Box
 from frn.images.near_copies import BYTES as LOOK
-from frn.inference.unknown import Shares, stride
+from frn.inference.unknown.calibration import stride
+from frn.inference.unknown.rule import Shares
 from frn.projects.session import ProjectHead, State
 from frn.ridge.enrolment import MAX_FACTOR, Array, EnrolledClass
 from frn.ridge.parameters import HeadParameters

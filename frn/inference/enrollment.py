@@ -25,7 +25,8 @@ from frn.inference.enrolled_form import (
     stored_head,
 )
 from frn.inference.scorers import Reconstruction
-from frn.inference.unknown import Shares, explained, stride
+from frn.inference.unknown.calibration import stride
+from frn.inference.unknown.rule import Shares, explained
 from frn.projects.copies import find_copies
 from frn.projects.session import ClassEntry, State, Support, build_state, describe_copies, in_two_classes
 from frn.ridge.enrolment import Array, EnrolledClass, energy, enroll, left_out_location_error
@@ -176,12 +177,12 @@ def left_out_places(state: State) -> list[tuple[ClassEntry, int]]:
     Classes with a single photo have none.
     """
     places = [
-        (entry, place)
-        for entry in state.classes
+        (number, place)
+        for number, entry in enumerate(state.classes)
         for place in sorted(range(len(entry.supports)), key=keys_of(entry).__getitem__)  # whatever order files have
         if len(entry.supports) > 1
     ]
-    return places[:: stride(len(places), state.search)]
+    return [(state.classes[number], place) for number, place in sorted(places[:: stride(len(places), state.search)])]
 
 
 def listed_state(classes: Mapping[str, Sequence[Path]], others: Sequence[Path] = ()) -> State:

@@ -20,7 +20,7 @@ from frn.images.boxes import split_box
 from frn.inference.classifier import Classifier
 from frn.inference.explanation import weights_of
 from frn.inference.find.windows import margins
-from frn.inference.unknown import TINY
+from frn.inference.unknown.rule import TINY
 from frn.projects.session import ClassEntry, Support
 from frn.ridge.enrolment import Array
 from frn.ridge.parameters import HeadParameters

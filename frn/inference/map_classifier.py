@@ -28,7 +28,8 @@ from frn.inference.find.examples import Lesson, left_out
 from frn.inference.find.finder import Finder
 from frn.inference.records import Prediction
 from frn.inference.scorers import Comparison, OtherHead, Reconstruction, Scorer
-from frn.inference.unknown import FALSE_REJECTIONS, Calibration, KnownRule, Measures, Shares, calibrate, explained
+from frn.inference.unknown.calibration import FALSE_REJECTIONS, Calibration, calibrate
+from frn.inference.unknown.rule import KnownRule, Measures, Shares, explained
 from frn.projects.session import State, Support
 from frn.ridge.enrolment import EnrolledClass, Floats
 from frn.ridge.parameters import HeadParameters, probabilities

@@ -23,7 +23,7 @@ from frn.features.extractor import Extractor
 from frn.features.feature_cache import Maps
 from frn.features.onnx_runtime import MAX_BYTES, ForeignModel, Session
 from frn.inference.enrolled_form import EnrolledForm
-from frn.inference.unknown import Shares, without_itself
+from frn.inference.unknown.rule import Shares, without_itself
 from frn.models.zoo import HEAD_FILE, WEIGHTS, is_exported
 from frn.ridge.enrolment import Array, ClassScorer, Floats, energy
 from frn.ridge.unequal import by_content, without_one

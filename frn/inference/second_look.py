@@ -21,7 +21,7 @@ from frn.inference.find.windows import margins
 from frn.inference.map_classifier import MapClassifier
 from frn.inference.records import Prediction
 from frn.inference.scorers import Reconstruction
-from frn.inference.unknown import Measures
+from frn.inference.unknown.rule import Measures
 from frn.projects.session import State
 from frn.ridge.parameters import probabilities
 from frn.ridge.tuning import with_gamma

@@ -83,7 +83,7 @@ class State:
 
     classes: tuple[ClassEntry, ...] = ()
     threshold: float | None = None
-    """`known` below which a photo is unknown; None calibrates it on the examples (`unknown.calibrate`)."""
+    """`known` below which a photo is unknown; None calibrates it on the examples (`unknown.calibration.calibrate`)."""
     next_id: int = 1
     model: str = ""  # name of the model if changing it is an edit; empty otherwise
     others: tuple[Support, ...] = ()  # photos that the user marked as none of the classes

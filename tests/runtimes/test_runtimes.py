@@ -26,7 +26,7 @@ from frn.features.onnx_runtime import open_session, run_session
 from frn.heads.frn import FRNHead
 from frn.images.opening import open_image
 from frn.inference.classifier import Classifier, Prediction
-from frn.inference.unknown import NEVER
+from frn.inference.unknown.rule import NEVER
 from frn.models.model import load_model
 from frn.models.zoo import DEFAULT_MODEL
 from frn.ridge.parameters import HeadParameters

@@ -14,7 +14,7 @@ import onnx
 
 from frn.errors import FrnError
 from frn.features.extractor import Extractor
-from frn.inference.unknown import LEAST_DISTANCE, LEAST_ERROR, NEVER, RIVALS, TINY, KnownRule
+from frn.inference.unknown.rule import LEAST_DISTANCE, LEAST_ERROR, NEVER, RIVALS, TINY, KnownRule
 from frn.ridge.enrolment import Centres, EnrolledClass, JoinedClasses
 from frn_export.graphs.builder import FLOAT, STRING, UINT8, GraphBuilder, Shape
 from frn_export.graphs.enrolled_head import HeadClasses, write_logits

@@ -23,7 +23,7 @@ from frn.images.ramp import RAMP
 from frn.inference.classifier import Classifier
 from frn.inference.find.finder import LEARNED, LONGEST, MOST, SCALE, STRIP
 from frn.inference.find.windows import SHARED
-from frn.inference.unknown import NEVER
+from frn.inference.unknown.rule import NEVER
 from frn.report.explanation_picture import Crops
 from frn.report.heat_maps import MAX_COVER, MIN_COVER
 from frn.report.page import own_file

@@ -27,7 +27,7 @@ def open_classes(
 ) -> "Classifier":
     """Enroll classes and report their skipped files."""
     from frn.estimator.loading import load_classifier
-    from frn.inference.unknown import FALSE_REJECTIONS
+    from frn.inference.unknown.calibration import FALSE_REJECTIONS
 
     with live_text(f"enrolling {classes}"):
         classifier, skipped = load_classifier(classes, model, device, tta, level, find)

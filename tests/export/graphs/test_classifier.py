@@ -27,7 +27,7 @@ from frn.features.onnx_runtime import open_session, run_session
 from frn.images.opening import open_image
 from frn.images.transforms import EvaluationTransform
 from frn.inference.classifier import Classifier, Prediction
-from frn.inference.unknown import KnownRule
+from frn.inference.unknown.rule import KnownRule
 from frn.ridge.enrolment import ClassScorer, energy, enroll
 from frn.ridge.parameters import HeadParameters
 from tests.drawings import DRAWINGS

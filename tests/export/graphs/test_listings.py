@@ -24,7 +24,7 @@ from frn.estimator.loading import load_extractor
 from frn.features.extractor import Extractor
 from frn.images.transforms import EvaluationTransform
 from frn.inference.find.finder import Finder
-from frn.inference.unknown import KnownRule
+from frn.inference.unknown.rule import KnownRule
 from frn.models.model import load_model
 from frn.ridge.enrolment import EnrolledClass, enroll
 from frn.ridge.parameters import HeadParameters

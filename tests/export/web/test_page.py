@@ -17,7 +17,7 @@ from frn_export.web.write import OF_REPORTS, SOURCES, write_page
 from frn.errors import FrnError
 from frn.estimator.loading import load_classifier, load_extractor
 from frn.inference.classifier import Classifier
-from frn.inference.unknown import KnownRule
+from frn.inference.unknown.rule import KnownRule
 from tests.commands import frn
 from tests.drawings import DRAWINGS
 

@@ -5,19 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from frn.inference.unknown import (
-    NEVER,
-    Calibration,
-    Measures,
-    auroc,
-    calibrate,
-    explained,
-    fit,
-    low_quantile,
-    stride,
-    terms,
-    without_itself,
-)
+from frn.inference.unknown.calibration import Calibration, calibrate, fit, low_quantile, stride
+from frn.inference.unknown.rule import NEVER, Measures, auroc, explained, terms, without_itself
 from frn.ridge.enrolment import ClassScorer, energy, enroll, leave_one_out
 from frn.ridge.parameters import HeadParameters
 

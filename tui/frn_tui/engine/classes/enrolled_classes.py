@@ -20,7 +20,7 @@ from frn.inference.enrolled_form import as_project_head
 from frn.inference.enrollment import Enrollment, Keys, keys_of
 from frn.inference.explanation import weights_of
 from frn.inference.scorers import Comparison, Reconstruction, Scorer
-from frn.inference.unknown import Shares
+from frn.inference.unknown.rule import Shares
 from frn.projects.copies import KnownCopies, find_copies, without_copies
 from frn.projects.session import ClassEntry, ProjectHead, State, without
 from frn.ridge.enrolment import Array, Floats
