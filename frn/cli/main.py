@@ -8,7 +8,7 @@ from typer.core import TyperGroup
 
 from frn._version import __version__
 from frn.cli.shell.console import plain_ending, user_errors
-from frn.cli.shell.help import prepare, show_help
+from frn.cli.shell.help import HELP, prepare, show_help
 from frn.cli.train.data import app as data_app
 from frn.cli.train.evaluate import evaluate
 from frn.cli.train.reproduce import reproduce
@@ -39,12 +39,9 @@ def local_words(words: list[str]) -> list[str]:
 class Commands(TyperGroup):
     """Command group that shows errors as one line, and rejects empty arguments, which would name the current folder."""
 
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        prepare(self.commands)
-
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Before parsing, reject empty arguments and web addresses."""
+        """Before parsing, complete the help, and reject empty arguments and web addresses."""
+        prepare({"": self})
         with user_errors():
             if not ctx.resilient_parsing and any(not word or re.fullmatch(r"[^=]+=", word) for word in args):
                 raise FrnError("an argument is empty. Is a shell variable unset?")
@@ -63,7 +60,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": HELP},
     help="Sort photos into your own classes from a few examples each, without training. "
     "The terminal app is [bold]frn-tui[/bold].\n\n"
     "A photo gets the label of the class whose few example photos best reconstruct its feature map.",

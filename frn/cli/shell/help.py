@@ -21,6 +21,7 @@ EXAMPLES = {
     "reproduce": ("frn reproduce", "frn reproduce cub-cropped --data cub-cropped=data/cub"),
 }
 """Example command lines, shown at the end of each command's help."""
+HELP = ["-h", "--help"]
 
 
 def prepare(commands: Mapping[str, Any]) -> None:
@@ -30,7 +31,8 @@ def prepare(commands: Mapping[str, Any]) -> None:
         if examples := EXAMPLES.get(name):
             command.epilog = "\n    ".join(["Examples:\n", *examples])
         prepare(getattr(command, "commands", {}))
-        for parameter in command.params:
+        own_help = command.get_help_option(typer.Context(command, help_option_names=HELP))
+        for parameter in (*command.params, own_help):
             if parameter.opts[0].startswith("-") and parameter.is_flag:
                 parameter.metavar = ""  # Typer would show the type, as if the flag took a value
 

@@ -176,6 +176,7 @@ def test_help_is_at_most_80_columns_wide_and_does_not_wrap_too_early(words: tupl
     shown = frn(*words, "--help", env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"}).stdout
     lines = [line.rstrip() for line in shown.splitlines()]
     assert max(map(len, lines)) <= 80
+    assert not any("<bool>" in line for line in lines), "flags take no value"
     prose = lines[: next(i for i, line in enumerate([*lines, "╭"]) if line.startswith("╭"))]
     for line, following in pairwise(prose):
         if line and following:
