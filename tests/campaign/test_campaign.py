@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.campaign.campaign import run
-from tests.campaign.parts import PARTS
+from tests.campaign.worker import PARTS
 
 pytestmark = pytest.mark.campaign
 

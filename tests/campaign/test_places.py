@@ -5,6 +5,8 @@ The command either succeeds or gives a one-line error, and existing files stay u
 
 import itertools
 import os
+import random
+import signal
 import subprocess
 import sys
 import time
@@ -15,6 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from frn_tui.engine.files import placing, sorting
+from frn_tui.engine.files.moves import MoveJournal, settle_all
 from PIL import Image
 
 from frn.data.folders import scan
@@ -169,6 +173,7 @@ def test_two_programs_share_the_feature_cache(tmp_path: Path) -> None:
 
 
 TRANSFORM = EvaluationTransform(size=16, resize=16)
+MOVED = int(os.environ.get("FRN_MOVES", "6000"))  # number of photos that two programs sort concurrently
 
 
 def test_two_programs_build_the_same_pixel_cache(moths: Path, tmp_path: Path) -> None:
@@ -247,6 +252,7 @@ def test_full_disk_gives_a_one_line_error_and_keeps_old_files(other_disk: Path, 
     path, out = other_disk / "x.frn.json", other_disk / "out"
     save_project(path, project("old"))
     write_set(out, {"a": b"old", "b": b"old"})
+    before = {entry: entry.read_bytes() for entry in out.iterdir()}
     (other_disk / "filler").write_bytes(bytes(900 << 10))
     write: Callable[[], object] = lambda: save_project(path, project("n" * (200 << 10)), replace=True)  # noqa: E731
     if kind == "set":
@@ -255,7 +261,7 @@ def test_full_disk_gives_a_one_line_error_and_keeps_old_files(other_disk: Path, 
         write()
     assert len(str(caught.value).splitlines()) == 1
     assert load_project(path).state.classes[0].name == "old"
-    assert {entry.read_bytes() for entry in out.iterdir()} == {b"old"}
+    assert {entry: entry.read_bytes() for entry in out.iterdir()} == before
     assert not [entry for entry in other_disk.rglob(".*") if entry.name != ".x.frn.json"]
 
 
@@ -265,3 +271,57 @@ def test_leftovers_are_removed_after_the_clock_is_set_back(tmp_path: Path) -> No
     os.utime(stale, (time.time() + 9e6,) * 2)
     save_project(tmp_path / "x.frn.json", project("old"))
     assert [entry.name for entry in tmp_path.iterdir()] == ["x.frn.json"]
+
+
+@pytest.fixture
+def larger_disk(tmp_path: Path, other_disk: Path) -> Path:
+    """A second file system of 64 MiB."""
+    subprocess.run(["mount", "-o", "remount,size=64m", other_disk], check=True)
+    return other_disk
+
+
+@pytest.mark.parametrize("disks", [1, 2])
+@pytest.mark.parametrize("has_system_call", [True, False])
+def test_two_programs_that_sort_photos_with_the_same_name_lose_none(
+    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, disks: int, has_system_call: bool
+) -> None:
+    root, count = request.getfixturevalue("larger_disk") if disks == 2 else tmp_path, MOVED // 8
+    monkeypatch.setenv("FRN_STATE", str(tmp_path / "state"))
+    if not has_system_call:
+        monkeypatch.setattr(placing, "rename_no_replace", _unsupported)
+    rename = placing.rename_new
+
+    def late(source: Path, target: Path) -> None:
+        time.sleep(random.choice([0, 0, 0.0005, 0.002]))  # wait between checking a name and using it
+        rename(source, target)
+
+    monkeypatch.setattr(placing, "rename_new", late)
+    for card in "ab":
+        for number in range(count):
+            photo = tmp_path / card / f"IMG_{number}.jpg"
+            photo.parent.mkdir(exist_ok=True)
+            photo.write_text(f"{card} {number}")
+
+    def program(card: str) -> None:
+        signal.alarm(600)
+        journal = MoveJournal()
+        for number in range(count):
+            sorting.put(tmp_path / card / f"IMG_{number}.jpg", root / "jay", journal)
+
+    doomed, other = fork(lambda: program("a")), fork(lambda: program("b"))
+    time.sleep(random.uniform(0.05, 0.3))
+    os.kill(doomed, signal.SIGKILL)  # then start over
+    assert ended(doomed) == -signal.SIGKILL
+    settle_all()
+    left = [path.name for path in (tmp_path / "a").iterdir()]
+    journal = MoveJournal()
+    for name in left:
+        sorting.put(tmp_path / "a" / name, root / "jay", journal)
+    assert ended(other) == 0
+    found = [path.read_text() for path in (root / "jay").iterdir()]
+    assert sorted(found) == sorted(f"{card} {number}" for card in "ab" for number in range(count))
+    assert not [*(tmp_path / "a").iterdir(), *(tmp_path / "b").iterdir()]
+
+
+def _unsupported(source: Path, target: Path) -> None:
+    raise OSError(38, "Function not implemented")

@@ -6,13 +6,23 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Callable
+from inspect import get_annotations, isfunction
 from pathlib import Path
 
 import numpy as np
 
 from frn.errors import FrnError
-from tests.campaign import nursery
-from tests.campaign.parts import PARTS
+from tests.campaign import archives, files, images, nursery, own_files
+from tests.campaign.campaign import Part
+
+PARTS: dict[str, Callable[[], Part]] = {
+    name.replace("_", " "): make
+    for module in (images, files, archives, own_files)
+    for name, make in vars(module).items()
+    if isfunction(make) and get_annotations(make).get("return") is Part
+}
+"""Kinds of files, and the functions that make their valid files, which takes time, and read damaged ones."""
 
 
 def main() -> None:
