@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from frn_tui.app import FIRST_SAMPLE, FrnApp
@@ -17,9 +17,7 @@ from frn.models.zoo import DEFAULT_MODEL, assets_folder
 from tests.commands import frn
 from tests.drawings import DRAWINGS
 from tests.processes import lives
-
-if TYPE_CHECKING:
-    from tests.tui.conftest import Driver
+from tests.tui.conftest import Driver
 
 SAMPLES = DRAWINGS
 Lines = Callable[[Any], list[str]]
@@ -40,11 +38,11 @@ def moths_folder(tmp_path: Path) -> Path:
 class DriveReal(AsyncExitStack):
     """Opens the app with its engine, which must end with the app; an app that was opened before is closed first."""
 
-    def __init__(self, driver_class: "type[Driver]") -> None:
+    def __init__(self, driver_class: type[Driver]) -> None:
         super().__init__()
         self.driver_class = driver_class
 
-    async def __call__(self, place: Path | str | None = None, model: str | None = "conv4") -> "Driver":
+    async def __call__(self, place: Path | str | None = None, model: str | None = "conv4") -> Driver:
         await self.aclose()
         app = FrnApp(None if place is None else str(place), images="half", model=model)
         self.callback(lambda: _assert_ended(app.engine.pid))
@@ -56,7 +54,7 @@ class DriveReal(AsyncExitStack):
 
 
 @pytest.fixture
-def drive_real(driver_class: "type[Driver]") -> DriveReal:
+def drive_real(driver_class: type[Driver]) -> DriveReal:
     return DriveReal(driver_class)
 
 

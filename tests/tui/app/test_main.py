@@ -8,16 +8,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from frn_tui.settings.settings import Settings
 from textual.screen import Screen
 
 from tests import processes
-
-if TYPE_CHECKING:
-    from tests.tui.conftest import Drive
+from tests.tui.conftest import Drive
 
 
 def run(*words: object) -> subprocess.CompletedProcess[str]:
@@ -106,7 +104,7 @@ SEQUENCE = re.compile(r"\x1b\[([0-9;]*)([A-Za-z])")
 @pytest.mark.parametrize("colors", COLORS)
 async def test_every_size_and_theme_uses_only_available_colours(
     colors: str,
-    drive: "Drive",
+    drive: Drive,
     lines: Callable[[Any], list[str]],
     sent: Callable[[Any], str],
     monkeypatch: pytest.MonkeyPatch,
@@ -144,7 +142,7 @@ def check_colors(text: str, colors: str) -> None:
         assert all(red == green == blue for red, green, blue in shades)
 
 
-async def test_single_cell_window_becomes_idle(drive: "Drive", monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_single_cell_window_becomes_idle(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
     """A scrollbar that covers its own content would appear and disappear forever."""
     laid_out = []
     refresh = Screen._refresh_layout
@@ -171,7 +169,7 @@ async def test_single_cell_window_becomes_idle(drive: "Drive", monkeypatch: pyte
 
 @pytest.mark.parametrize(("no_color", "shown"), [(False, "ansi-light"), (True, "textual-dark")])
 async def test_theme_is_remembered_unless_colours_are_off(
-    no_color: bool, shown: str, drive: "Drive", private_state: Path, monkeypatch: pytest.MonkeyPatch
+    no_color: bool, shown: str, drive: Drive, private_state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Settings(theme="ansi-light").write()
     if no_color:

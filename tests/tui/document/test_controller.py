@@ -3,15 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 import pytest
 from frn_tui.document.controller import Controller
 
 from frn.errors import FrnError
-
-if TYPE_CHECKING:
-    from tests.tui.fake_engine import FakeEngine
+from tests.tui.fake_engine import FakeEngine
 
 
 def photos(name: str, count: int) -> list[str]:
@@ -20,7 +17,7 @@ def photos(name: str, count: int) -> list[str]:
 
 @pytest.fixture
 @asynccontextmanager
-async def controller(fake_engine: "FakeEngine") -> AsyncIterator[Controller]:
+async def controller(fake_engine: FakeEngine) -> AsyncIterator[Controller]:
     """A controller with a model."""
     made = Controller(fake_engine)
     await made.open_model("conv4")
@@ -31,7 +28,7 @@ def names(controller: Controller) -> dict[str, int]:
     return {entry.name: len(entry.supports) for entry in controller.session.state.classes}
 
 
-async def test_an_edit_made_while_saving_is_unsaved(controller: Controller, fake_engine: "FakeEngine") -> None:
+async def test_an_edit_made_while_saving_is_unsaved(controller: Controller, fake_engine: FakeEngine) -> None:
     await controller.add_classes({"jay": photos("jay", 3)})
     fake_engine.pause = asyncio.Event()
     saving = asyncio.create_task(controller.save("/p/x.frn.json"))
@@ -46,7 +43,7 @@ async def test_an_edit_made_while_saving_is_unsaved(controller: Controller, fake
 
 
 async def test_journal_of_an_edit_made_while_saving_names_the_project(
-    controller: Controller, fake_engine: "FakeEngine"
+    controller: Controller, fake_engine: FakeEngine
 ) -> None:
     await controller.add_classes({"jay": photos("jay", 3)})
     fake_engine.late["save"] = asyncio.Event()
@@ -190,7 +187,7 @@ async def test_undo_restores_answers_with_the_classes(controller: Controller) ->
 
 
 async def test_missing_maps_and_changed_files_are_embedded_again(
-    controller: Controller, fake_engine: "FakeEngine"
+    controller: Controller, fake_engine: FakeEngine
 ) -> None:
     fake_engine.content = {"/p/jay-1.jpg": "new"}
     await controller.load("/p/birds.frn.json")
@@ -203,7 +200,7 @@ async def test_missing_maps_and_changed_files_are_embedded_again(
     assert fake_engine.known == {"new"}
 
 
-async def test_cancelled_addition_changes_nothing(controller: Controller, fake_engine: "FakeEngine") -> None:
+async def test_cancelled_addition_changes_nothing(controller: Controller, fake_engine: FakeEngine) -> None:
     await controller.add_classes({"jay": photos("jay", 2)})
     fake_engine.pause = asyncio.Event()
     adding = asyncio.create_task(controller.add_classes({"wren": photos("wren", 3)}))
@@ -216,7 +213,7 @@ async def test_cancelled_addition_changes_nothing(controller: Controller, fake_e
     await controller.sync()
 
 
-async def test_changed_file_does_not_block_undo(controller: Controller, fake_engine: "FakeEngine") -> None:
+async def test_changed_file_does_not_block_undo(controller: Controller, fake_engine: FakeEngine) -> None:
     fake_engine.content = {"/p/jay-1.jpg": "new"}
     await controller.load("/p/birds.frn.json")
     assert not controller.session.is_saved
@@ -245,7 +242,7 @@ async def test_undo_keeps_the_photos_of_a_folder_that_is_being_opened(
 
 
 async def test_only_the_project_of_the_classes_is_replaced_without_asking(
-    controller: Controller, fake_engine: "FakeEngine"
+    controller: Controller, fake_engine: FakeEngine
 ) -> None:
     await controller.load("/p/birds.frn.json")
     await controller.save("/p/birds.frn.json")

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from frn_tui.client.file_requests import LeftMoves
@@ -13,17 +13,15 @@ from frn_tui.document.controller import Controller
 from frn_tui.document.photo_files import bundle, offer_left, settle, sort, step_over, take_back
 
 from frn.errors import FrnError
-
-if TYPE_CHECKING:
-    from tests.tui.conftest import Driver
-    from tests.tui.fake_engine import FakeEngine
+from tests.tui.conftest import Driver
+from tests.tui.fake_engine import FakeEngine
 
 WRENS = {"wren": [f"/photos/wren/wren-{number}.jpg" for number in range(3)]}
 
 
 @pytest.fixture
 @asynccontextmanager
-async def controller(fake_engine: "FakeEngine") -> AsyncIterator[Controller]:
+async def controller(fake_engine: FakeEngine) -> AsyncIterator[Controller]:
     """A controller with a model and a class of wrens."""
     made = Controller(fake_engine)
     await made.open_model("conv4")
@@ -32,7 +30,7 @@ async def controller(fake_engine: "FakeEngine") -> AsyncIterator[Controller]:
     yield made  # noqa: PT022  (a context, entered by the test)
 
 
-async def reached(fake_engine: "FakeEngine", op: str, times: int = 1) -> None:
+async def reached(fake_engine: FakeEngine, op: str, times: int = 1) -> None:
     for _ in range(100):
         if fake_engine.calls.count(op) >= times:
             return
@@ -46,7 +44,7 @@ async def cancelled(task: "asyncio.Task[Any]") -> None:
         await task
 
 
-def known(fake_engine: "FakeEngine") -> list[str]:
+def known(fake_engine: FakeEngine) -> list[str]:
     """Return the names of the classes that the engine uses."""
     return [entry["name"] for entry in fake_engine.classes["classes"]]
 
@@ -54,7 +52,7 @@ def known(fake_engine: "FakeEngine") -> list[str]:
 @pytest.mark.parametrize("what", ["export", "query"])
 @pytest.mark.parametrize("is_cancelled", [False, True])
 async def test_answers_are_for_the_project_being_opened(
-    controller: Controller, fake_engine: "FakeEngine", what: str, is_cancelled: bool
+    controller: Controller, fake_engine: FakeEngine, what: str, is_cancelled: bool
 ) -> None:
     opening = fake_engine.held["embed"] = asyncio.Event()
     loading = asyncio.create_task(controller.load("/p/birds.frn.json"))
@@ -76,7 +74,7 @@ async def test_answers_are_for_the_project_being_opened(
 
 
 async def test_classes_still_give_answers_after_a_cancelled_model_change(
-    controller: Controller, fake_engine: "FakeEngine"
+    controller: Controller, fake_engine: FakeEngine
 ) -> None:
     await controller.ask(["/q/wren-8.jpg", "/q/wren-9.jpg"])
     fake_engine.held["embed"] = asyncio.Event()
@@ -92,7 +90,7 @@ async def test_classes_still_give_answers_after_a_cancelled_model_change(
 
 
 async def test_a_model_that_the_engine_opened_although_it_was_cancelled_is_not_used(
-    controller: Controller, fake_engine: "FakeEngine"
+    controller: Controller, fake_engine: FakeEngine
 ) -> None:
     fake_engine.late["open_model"] = asyncio.Event()
     changing = asyncio.create_task(controller.change_model("resnet12"))
@@ -106,7 +104,7 @@ async def test_a_model_that_the_engine_opened_although_it_was_cancelled_is_not_u
 
 
 async def test_an_edit_that_the_engine_has_but_the_app_has_undone_is_undone_there(
-    controller: Controller, fake_engine: "FakeEngine"
+    controller: Controller, fake_engine: FakeEngine
 ) -> None:
     controller.session.create("jay")
     await controller.sync()
@@ -122,9 +120,7 @@ async def test_an_edit_that_the_engine_has_but_the_app_has_undone_is_undone_ther
     assert known(fake_engine) == ["wren", "jay"]
 
 
-async def test_an_edit_while_classes_are_sent_is_sent_as_well(
-    controller: Controller, fake_engine: "FakeEngine"
-) -> None:
+async def test_an_edit_while_classes_are_sent_is_sent_as_well(controller: Controller, fake_engine: FakeEngine) -> None:
     controller.session.create("jay")
     fake_engine.held["classes"] = asyncio.Event()
     telling = asyncio.create_task(controller.sync())
@@ -136,7 +132,7 @@ async def test_an_edit_while_classes_are_sent_is_sent_as_well(
 
 
 async def test_photos_stay_in_the_project_to_which_they_were_added(
-    controller: Controller, fake_engine: "FakeEngine"
+    controller: Controller, fake_engine: FakeEngine
 ) -> None:
     fake_engine.held["embed"] = asyncio.Event()
     tasks = [
@@ -156,7 +152,7 @@ async def test_photos_stay_in_the_project_to_which_they_were_added(
 
 
 async def test_photos_for_a_deleted_class_are_reported_with_the_class_name(
-    controller: Controller, fake_engine: "FakeEngine"
+    controller: Controller, fake_engine: FakeEngine
 ) -> None:
     fake_engine.held["embed"] = asyncio.Event()
     adding = asyncio.create_task(controller.add(1, ["/photos/wren/wren-4.jpg"]))
@@ -167,7 +163,7 @@ async def test_photos_for_a_deleted_class_are_reported_with_the_class_name(
         await adding
 
 
-async def test_a_query_ends_when_its_project_is_closed(controller: Controller, fake_engine: "FakeEngine") -> None:
+async def test_a_query_ends_when_its_project_is_closed(controller: Controller, fake_engine: FakeEngine) -> None:
     controller.arrangement.kind = "unknown"
     fake_engine.held["query"] = asyncio.Event()
     asking = asyncio.create_task(controller.ask(["/q/wren-8.jpg", "/q/bad-9.jpg"]))
@@ -181,7 +177,7 @@ async def test_a_query_ends_when_its_project_is_closed(controller: Controller, f
     assert controller.arrangement.kind == "all"
 
 
-async def test_missing_photos_belong_to_the_checked_project(controller: Controller, fake_engine: "FakeEngine") -> None:
+async def test_missing_photos_belong_to_the_checked_project(controller: Controller, fake_engine: FakeEngine) -> None:
     fake_engine.away = {WRENS["wren"][0]}
     await controller.find_missing()
     assert controller.missing == fake_engine.away
@@ -194,7 +190,7 @@ async def test_missing_photos_belong_to_the_checked_project(controller: Controll
     assert not controller.missing
 
 
-async def test_project_follows_photos_moved_before_a_cancel(controller: Controller, fake_engine: "FakeEngine") -> None:
+async def test_project_follows_photos_moved_before_a_cancel(controller: Controller, fake_engine: FakeEngine) -> None:
     photos = [(path, "wren") for path in WRENS["wren"]]
     await controller.ask([path for path, _ in photos])
     fake_engine.held["sort"] = asyncio.Event()
@@ -228,7 +224,7 @@ async def test_moving_photos_is_a_separate_undo_step_and_not_an_edit(controller:
 
 @pytest.mark.parametrize("first", ["/a/jay.jpg", "/out/wren/jay.jpg"])
 async def test_undo_restores_the_answers_of_photos_with_the_same_content(
-    controller: Controller, fake_engine: "FakeEngine", first: str
+    controller: Controller, fake_engine: FakeEngine, first: str
 ) -> None:
     asked = [first, "/b/jay.jpg"]
     fake_engine.twins = {"/b/jay.jpg"}
@@ -249,7 +245,7 @@ async def test_undo_restores_the_answers_of_photos_with_the_same_content(
     assert fake_engine.moved[0] == {"/out/wren/jay.jpg": "/b/jay.jpg"}  # a copy, before the other photo moves back
 
 
-async def test_moves_of_a_killed_program_are_finished(controller: Controller, fake_engine: "FakeEngine") -> None:
+async def test_moves_of_a_killed_program_are_finished(controller: Controller, fake_engine: FakeEngine) -> None:
     fake_engine.settled = {WRENS["wren"][0]: "/out/wren-0.jpg"}
     said = await settle(controller)
     assert said == "1 photo restored after an interrupted move: /photos/wren/wren-0.jpg is now /out/wren-0.jpg"
@@ -258,7 +254,7 @@ async def test_moves_of_a_killed_program_are_finished(controller: Controller, fa
 
 @pytest.mark.parametrize("chosen", ["finish", "take back", "leave", None])
 async def test_interrupted_moves_are_finished_or_taken_back(
-    controller: Controller, fake_engine: "FakeEngine", chosen: str | None
+    controller: Controller, fake_engine: FakeEngine, chosen: str | None
 ) -> None:
     first, second = WRENS["wren"][:2]
     place, journal = "/out/wren/wren-0.jpg", "/state/moved/1.jsonl"
@@ -286,7 +282,7 @@ async def test_interrupted_moves_are_finished_or_taken_back(
     assert [one for one, *_ in state.photos] == [second, first] if chosen == "finish" and state else state is None
 
 
-async def test_moves_of_an_earlier_app_can_be_undone(controller: Controller, fake_engine: "FakeEngine") -> None:
+async def test_moves_of_an_earlier_app_can_be_undone(controller: Controller, fake_engine: FakeEngine) -> None:
     async def choose(title: str, options: list[str]) -> int | None:
         assert title.startswith("1 photo moved into /out on 1970-01-0")
         return 0
@@ -297,7 +293,7 @@ async def test_moves_of_an_earlier_app_can_be_undone(controller: Controller, fak
     assert fake_engine.moved == [{"/out/a.jpg": "/a.jpg"}]
 
 
-async def test_removed_example_is_not_counted_as_missing(controller: Controller, fake_engine: "FakeEngine") -> None:
+async def test_removed_example_is_not_counted_as_missing(controller: Controller, fake_engine: FakeEngine) -> None:
     first, second = fake_engine.away = set(WRENS["wren"][:2])
     await controller.find_missing()
     controller.session.remove([first.rpartition("/")[2]])
@@ -309,7 +305,7 @@ async def test_removed_example_is_not_counted_as_missing(controller: Controller,
 
 
 @pytest.mark.parametrize("what", ["save", "bundle"])
-async def test_model_restored_by_undo_is_saved(controller: Controller, fake_engine: "FakeEngine", what: str) -> None:
+async def test_model_restored_by_undo_is_saved(controller: Controller, fake_engine: FakeEngine, what: str) -> None:
     await controller.change_model("resnet12")
     controller.session.undo()
     fake_engine.calls.clear()
@@ -319,7 +315,7 @@ async def test_model_restored_by_undo_is_saved(controller: Controller, fake_engi
     assert fake_engine.calls.index("open_model") < fake_engine.calls.index(what)
 
 
-async def test_project_is_not_saved_over_another(controller: Controller, fake_engine: "FakeEngine") -> None:
+async def test_project_is_not_saved_over_another(controller: Controller, fake_engine: FakeEngine) -> None:
     fake_engine.held["open_model"] = asyncio.Event()
     opening = asyncio.create_task(controller.open_model("resnet12"))
     await reached(fake_engine, "open_model", 2)
@@ -334,7 +330,7 @@ async def test_project_is_not_saved_over_another(controller: Controller, fake_en
 
 
 async def test_stepping_back_while_answers_are_updated_shows_new_ones(
-    controller: Controller, fake_engine: "FakeEngine"
+    controller: Controller, fake_engine: FakeEngine
 ) -> None:
     await controller.ask([f"/q/wren-{number}.jpg" for number in range(5, 9)])
     await controller.show("/q/wren-6.jpg")  # now maps exist for two of them
@@ -362,7 +358,7 @@ async def test_interrupted_update_of_answers_is_repeated(controller: Controller)
     assert controller.query.rejected == 2
 
 
-async def test_a_request_soon_after_a_cancel_is_not_cancelled(driver: "Driver", fake_engine: "FakeEngine") -> None:
+async def test_a_request_soon_after_a_cancel_is_not_cancelled(driver: Driver, fake_engine: FakeEngine) -> None:
     driver.app.workspace.ask(["/queries"])
     await driver.idle()
     fake_engine.held["query"] = asyncio.Event()
@@ -374,7 +370,7 @@ async def test_a_request_soon_after_a_cancel_is_not_cancelled(driver: "Driver", 
 
 @pytest.mark.parametrize("key", ["ctrl+q", "ctrl+n"])
 async def test_quitting_asks_for_confirmation_while_photos_are_being_added(
-    driver: "Driver", fake_engine: "FakeEngine", key: str
+    driver: Driver, fake_engine: FakeEngine, key: str
 ) -> None:
     app = driver.app
     fake_engine.held["embed"] = asyncio.Event()

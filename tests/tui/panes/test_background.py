@@ -2,17 +2,15 @@
 
 import asyncio
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 import pytest
 from frn_tui.dialogs.picker import Picker
 
-if TYPE_CHECKING:
-    from tests.tui.conftest import Drive, Driver
-    from tests.tui.fake_engine import FakeEngine
+from tests.tui.conftest import Drive, Driver
+from tests.tui.fake_engine import FakeEngine
 
 
-async def test_progress_of_a_job_stays_while_an_edit_ends(driver: "Driver") -> None:
+async def test_progress_of_a_job_stays_while_an_edit_ends(driver: Driver) -> None:
     context, ended = driver.app.context, asyncio.Event()
     context.start(ended.wait)
     context.progress("Opening 3 classes", 2, 9)
@@ -25,7 +23,7 @@ async def test_progress_of_a_job_stays_while_an_edit_ends(driver: "Driver") -> N
 
 
 async def test_new_photos_in_a_watched_folder_are_classified(
-    drive: "Drive", fake_engine: "FakeEngine", monkeypatch: pytest.MonkeyPatch
+    drive: Drive, fake_engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick = SimpleNamespace(sleep=lambda seconds: asyncio.sleep(seconds / 100))
     monkeypatch.setattr("frn_tui.panes.query.asyncio", quick)

@@ -1,20 +1,18 @@
 """The first minute: from the samples to your own photos."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from frn_tui.app import FIRST_SAMPLE
 from frn_tui.settings.settings import Settings
 
 from frn.models.zoo import assets_folder
-
-if TYPE_CHECKING:
-    from tests.tui.conftest import Drive, Driver
+from tests.tui.conftest import Drive, Driver
 
 Lines = Callable[[Any], list[str]]
 
 
-async def test_three_steps_of_the_guide_disappear_when_done(drive: "Drive", lines: Lines) -> None:
+async def test_three_steps_of_the_guide_disappear_when_done(drive: Drive, lines: Lines) -> None:
     driver = await drive()
     workspace = driver.app.workspace
     assert "to see the next" not in "\n".join(lines(driver.app))  # a path was given
@@ -42,7 +40,7 @@ async def test_three_steps_of_the_guide_disappear_when_done(drive: "Drive", line
     assert not driver.app.workspace.classes_pane.guide.display
 
 
-async def test_samples_open_as_piles_until_a_class_is_wanted(driver: "Driver", lines: Lines) -> None:
+async def test_samples_open_as_piles_until_a_class_is_wanted(driver: Driver, lines: Lines) -> None:
     workspace = driver.app.workspace
     await workspace.controller.open_folder(None, (await workspace.controller.scan("/photos"))["classes"])
     workspace.photos_pane.open_with_piles(True)
@@ -64,7 +62,7 @@ def test_first_sample_file_exists() -> None:
     assert (assets_folder() / "samples" / "queries" / FIRST_SAMPLE).is_file()
 
 
-async def test_finished_job_disappears_while_watching_continues(driver: "Driver", lines: Lines) -> None:
+async def test_finished_job_disappears_while_watching_continues(driver: Driver, lines: Lines) -> None:
     context = driver.app.workspace.context
     context.progress("Classifying", 1, 2)
     await driver.pilot.pause()

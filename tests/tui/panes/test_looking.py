@@ -1,7 +1,7 @@
 """The size of a photo in the terminal, and zooming."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from frn_tui.dialogs.dialogs import Closeup
@@ -9,15 +9,14 @@ from frn_tui.panes.picture import LOOKS
 from frn_tui.widgets.gallery import tiled
 from textual.geometry import Size
 
-if TYPE_CHECKING:
-    from tests.tui.conftest import Drive, Driver
-    from tests.tui.fake_engine import FakeEngine
+from tests.tui.conftest import Drive, Driver
+from tests.tui.fake_engine import FakeEngine
 
 Lines = Callable[[Any], list[str]]
 CROPPED = "/queries/owl-10.jpg#xywh=225,112,100,76"
 
 
-async def test_example_is_enlarged_and_cropped_and_the_next_one_shown(driver: "Driver", lines: Lines) -> None:
+async def test_example_is_enlarged_and_cropped_and_the_next_one_shown(driver: Driver, lines: Lines) -> None:
     workspace = driver.app.workspace
     workspace.focus_pane("photos")
     await driver.keys("z")
@@ -44,7 +43,7 @@ async def test_example_is_enlarged_and_cropped_and_the_next_one_shown(driver: "D
     assert workspace.photos_pane.gallery.paths[0] == first
 
 
-async def test_query_photo_can_be_enlarged_and_cropped(driver: "Driver", lines: Lines) -> None:
+async def test_query_photo_can_be_enlarged_and_cropped(driver: Driver, lines: Lines) -> None:
     workspace, query = driver.app.workspace, driver.app.workspace.query_pane.controller.query
     preview = workspace.query_pane.picture.preview
     workspace.ask(["/queries/owl-10.jpg"])
@@ -103,7 +102,7 @@ def test_tiles_are_as_large_as_possible(count: int, room: tuple[int, int]) -> No
         assert grid.columns == max((room[0] + 1) // 17, 1)
 
 
-async def test_map_is_beside_the_photo_if_it_fits_and_otherwise_over_it(driver: "Driver", lines: Lines) -> None:
+async def test_map_is_beside_the_photo_if_it_fits_and_otherwise_over_it(driver: Driver, lines: Lines) -> None:
     workspace = driver.app.workspace
     picture = workspace.query_pane.picture
     workspace.ask(["/queries/owl-10.jpg"])
@@ -128,7 +127,7 @@ async def test_map_is_beside_the_photo_if_it_fits_and_otherwise_over_it(driver: 
 
 
 @pytest.mark.app(size=(80, 24))
-async def test_an_80_column_terminal_shows_one_pane_at_a_time(driver: "Driver") -> None:
+async def test_an_80_column_terminal_shows_one_pane_at_a_time(driver: Driver) -> None:
     workspace = driver.app.workspace
     panes = [workspace.query_pane, workspace.classes_pane, workspace.photos_pane]
     for pane in (*panes, panes[0]):
@@ -141,7 +140,7 @@ async def test_an_80_column_terminal_shows_one_pane_at_a_time(driver: "Driver") 
 
 
 async def test_model_without_error_maps_shows_the_photo_and_says_why(
-    drive: "Drive", lines: Lines, fake_engine: "FakeEngine", monkeypatch: pytest.MonkeyPatch
+    drive: Drive, lines: Lines, fake_engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     about = fake_engine.op_open_model(lambda event: None, "srm.onnx") | {"head": "srm", "has_maps": False}
     told = fake_engine.op_query

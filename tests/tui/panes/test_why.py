@@ -1,19 +1,18 @@
 """A cursor over the cells of a photo shows the example parts that each cell was rebuilt from."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from frn_tui.panes.why import WhyScreen
 from frn_tui.screens.workspace import Workspace
 
-if TYPE_CHECKING:
-    from tests.tui.conftest import Driver
+from tests.tui.conftest import Driver
 
 Lines = Callable[[Any], list[str]]
 
 
-async def opened(driver: "Driver") -> WhyScreen:
+async def opened(driver: Driver) -> WhyScreen:
     driver.app.workspace.ask(["/queries/jay-10.jpg"])
     await driver.idle()
     await driver.keys("W")
@@ -28,7 +27,7 @@ def framed(screen: WhyScreen) -> list[str]:
     return [mark.text for preview in screen.examples for mark in preview.marks]
 
 
-async def test_cursor_starts_at_the_first_part_and_shows_where_it_comes_from(driver: "Driver", lines: Lines) -> None:
+async def test_cursor_starts_at_the_first_part_and_shows_where_it_comes_from(driver: Driver, lines: Lines) -> None:
     screen = await opened(driver)
     assert (screen.x, screen.y) == (1, 1)  # the cell with the largest share
     shown = "\n".join(lines(driver.app))
@@ -44,7 +43,7 @@ async def test_cursor_starts_at_the_first_part_and_shows_where_it_comes_from(dri
     assert framed(screen) == before
 
 
-async def test_tab_shows_the_other_class_and_enter_goes_to_the_example(driver: "Driver", lines: Lines) -> None:
+async def test_tab_shows_the_other_class_and_enter_goes_to_the_example(driver: Driver, lines: Lines) -> None:
     screen = await opened(driver)
     await driver.keys("tab")
     assert "owl explains" in "\n".join(lines(driver.app))
@@ -56,7 +55,7 @@ async def test_tab_shows_the_other_class_and_enter_goes_to_the_example(driver: "
     assert gallery.paths[gallery.cursor] == source
 
 
-async def test_mouse_moves_the_cursor(driver: "Driver") -> None:
+async def test_mouse_moves_the_cursor(driver: Driver) -> None:
     screen = await opened(driver)
     assert screen.photo.picture is not None
     region = screen.photo.region
@@ -65,7 +64,7 @@ async def test_mouse_moves_the_cursor(driver: "Driver") -> None:
 
 
 @pytest.mark.parametrize("where", ["review", "large"])
-async def test_it_opens_from_the_review_and_goes_back_or_to_the_example(where: str, driver: "Driver") -> None:
+async def test_it_opens_from_the_review_and_goes_back_or_to_the_example(where: str, driver: Driver) -> None:
     driver.app.workspace.ask(["/queries/jay-10.jpg", "/queries/owl-10.jpg"])
     await driver.idle()
     await driver.keys("L", *["enter"] * (where == "large"), "W")
@@ -81,7 +80,7 @@ async def test_it_opens_from_the_review_and_goes_back_or_to_the_example(where: s
     assert driver.app.screen is driver.app.workspace
 
 
-async def test_misfits_name_the_most_useful_changes(driver: "Driver", lines: Lines) -> None:
+async def test_misfits_name_the_most_useful_changes(driver: Driver, lines: Lines) -> None:
     await driver.keys("exclamation_mark")
     await driver.idle()
     assert "add photos to owl: it has a single one" in "\n".join(lines(driver.app))

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from frn_tui.client.protocol import EXISTS, EngineError
@@ -10,17 +11,13 @@ from frn_tui.dialogs.dialogs import Choose
 from frn_tui.dialogs.picker import Picker
 from frn_tui.settings.keys import BOUND
 from frn_tui.settings.settings import Settings
+from textual.app import App
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from textual.app import App
-
-    from tests.tui.conftest import Drive, Driver
-    from tests.tui.fake_engine import FakeEngine
+from tests.tui.conftest import Drive, Driver
+from tests.tui.fake_engine import FakeEngine
 
 
-async def test_m_assigns_a_class_by_name(driver: "Driver") -> None:
+async def test_m_assigns_a_class_by_name(driver: Driver) -> None:
     workspace = driver.app.workspace
     workspace.classes_pane.list.focus()
     await driver.keys("2", "m", "escape")  # no photo to assign
@@ -47,7 +44,7 @@ async def test_m_assigns_a_class_by_name(driver: "Driver") -> None:
     assert driver.app.screen is workspace
 
 
-async def test_d_deletes_a_class_only_if_the_classes_pane_is_focused(driver: "Driver") -> None:
+async def test_d_deletes_a_class_only_if_the_classes_pane_is_focused(driver: Driver) -> None:
     workspace = driver.app.workspace
     before = driver.counts
     await workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
@@ -61,7 +58,7 @@ async def test_d_deletes_a_class_only_if_the_classes_pane_is_focused(driver: "Dr
     assert "deleted jay, 6 photos" in driver.said
 
 
-async def test_the_error_map_can_be_changed_by_key(driver: "Driver") -> None:
+async def test_the_error_map_can_be_changed_by_key(driver: Driver) -> None:
     app, workspace = driver.app, driver.app.workspace
     picture, photos = workspace.query_pane.picture, workspace.photos_pane
     await driver.keys("c", "right_square_bracket", "L", "x", "full_stop")  # nothing was classified yet
@@ -102,7 +99,7 @@ async def test_the_error_map_can_be_changed_by_key(driver: "Driver") -> None:
     assert photos.wanted_name == ""  # it was meant for the photos that were open
 
 
-async def test_answering_none_of_these_keeps_the_threshold(driver: "Driver") -> None:
+async def test_answering_none_of_these_keeps_the_threshold(driver: Driver) -> None:
     controller, workspace = driver.app.controller, driver.app.workspace
     await workspace.query_pane.ask_now(["/queries/swan-1.jpg"])
     workspace.query_pane.picture.preview.focus()
@@ -121,7 +118,7 @@ async def test_answering_none_of_these_keeps_the_threshold(driver: "Driver") -> 
     assert controller.threshold == 0.4
 
 
-async def test_photos_without_a_class_become_one_with_their_folders_name(driver: "Driver") -> None:
+async def test_photos_without_a_class_become_one_with_their_folders_name(driver: Driver) -> None:
     workspace = driver.app.workspace
     workspace.classes_pane.list.focus()
     await driver.keys("d", "d", "d")
@@ -139,7 +136,7 @@ async def test_photos_without_a_class_become_one_with_their_folders_name(driver:
 
 
 async def test_recent_folders_are_offered_and_unsaved_work_needs_confirmation(
-    drive: "Drive", private_state: "Path"
+    drive: Drive, private_state: Path
 ) -> None:
     Settings(recent=["/home/birds.frn.json"]).write()
     driver = await drive()
@@ -163,9 +160,7 @@ async def test_recent_folders_are_offered_and_unsaved_work_needs_confirmation(
     assert driver.counts == {"jay": 1}
 
 
-async def test_an_externally_changed_project_is_replaced_only_on_request(
-    drive: "Drive", fake_engine: "FakeEngine"
-) -> None:
+async def test_an_externally_changed_project_is_replaced_only_on_request(drive: Drive, fake_engine: FakeEngine) -> None:
     def save(tell: object, **arguments: Any) -> None:
         if not arguments["replace"]:
             raise EngineError("/home/x.frn.json: was changed meanwhile", code=EXISTS)
@@ -183,7 +178,7 @@ async def test_an_externally_changed_project_is_replaced_only_on_request(
 
 
 async def test_palette_lists_all_commands_and_models(
-    drive: "Drive", fake_engine: "FakeEngine", monkeypatch: pytest.MonkeyPatch
+    drive: Drive, fake_engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("frn_tui.app.named_extractors", lambda: ["conv4", "resnet12"])
     driver = await drive()
@@ -209,7 +204,7 @@ async def test_palette_lists_all_commands_and_models(
 
 
 async def test_classes_are_ordered_by_size_and_name_and_keep_their_numbers(
-    driver: "Driver", lines: Callable[[Any], list[str]]
+    driver: Driver, lines: Callable[[Any], list[str]]
 ) -> None:
     def names() -> list[str]:
         return [line[1:10].strip() for line in lines(driver.app)[2:5]]
@@ -222,7 +217,7 @@ async def test_classes_are_ordered_by_size_and_name_and_keep_their_numbers(
     assert names() == ["1 jay", "2 owl", "3 wren"]
 
 
-async def test_misfits_are_listed_likeliest_first_and_can_be_moved(driver: "Driver") -> None:
+async def test_misfits_are_listed_likeliest_first_and_can_be_moved(driver: Driver) -> None:
     controller, pane = driver.app.controller, driver.app.workspace.photos_pane
     jay, owl, wren = controller.session.state.classes
     for entry, key, rank, lead in ((jay, "jay-3.jpg", 2, 0.1), (wren, "wren-2.jpg", 1, 0.3)):
@@ -250,7 +245,7 @@ async def test_misfits_are_listed_likeliest_first_and_can_be_moved(driver: "Driv
     assert "no matching photos: near copies" in pane.gallery.empty_text
 
 
-async def test_groups_of_unknown_photos_become_classes(drive: "Drive", fake_engine: "FakeEngine") -> None:
+async def test_groups_of_unknown_photos_become_classes(drive: Drive, fake_engine: FakeEngine) -> None:
     def group(tell: object, paths: list[str]) -> list[list[str]]:
         return [paths]
 
@@ -264,7 +259,7 @@ async def test_groups_of_unknown_photos_become_classes(drive: "Drive", fake_engi
 
 
 async def test_class_names_and_counts_of_an_opened_folder_appear_before_its_photos_are_read(
-    drive: "Drive", fake_engine: "FakeEngine", lines: "Callable[[Any], list[str]]", monkeypatch: pytest.MonkeyPatch
+    drive: Drive, fake_engine: FakeEngine, lines: "Callable[[Any], list[str]]", monkeypatch: pytest.MonkeyPatch
 ) -> None:
     many = {f"/many/{name}": [f"{name}-{i}.jpg" for i in range(300)] for name in ("elk", "fox")}
     monkeypatch.setattr(fake_engine, "FOLDERS", {**fake_engine.FOLDERS, "/many": ["elk", "fox"], **many})
@@ -282,7 +277,7 @@ async def test_class_names_and_counts_of_an_opened_folder_appear_before_its_phot
     assert "0 photos" in lines(driver.app)[0]
 
 
-async def test_the_next_answer_follows_a_removed_one(driver: "Driver") -> None:
+async def test_the_next_answer_follows_a_removed_one(driver: Driver) -> None:
     query, pane = driver.app.controller.query, driver.app.workspace.query_pane
     await pane.ask_now([f"/queries/{name}.jpg" for name in ("jay-10", "owl-10", "owl-11", "wren-10")])
     pane.picture.preview.focus()
@@ -296,7 +291,7 @@ async def test_the_next_answer_follows_a_removed_one(driver: "Driver") -> None:
 
 
 async def test_a_filter_of_the_query_pane_is_shown_and_ended_by_escape(
-    driver: "Driver", lines: "Callable[[App[Any]], list[str]]"
+    driver: Driver, lines: Callable[[App[Any]], list[str]]
 ) -> None:
     pane = driver.app.workspace.query_pane
     await pane.ask_now([f"/queries/{name}.jpg" for name in ("jay-10", "owl-10", "owl-11")])
@@ -310,7 +305,7 @@ async def test_a_filter_of_the_query_pane_is_shown_and_ended_by_escape(
 
 
 async def test_what_a_page_needs_and_errors_of_exports_stay_in_the_problems(
-    driver: "Driver", fake_engine: "FakeEngine"
+    driver: Driver, fake_engine: FakeEngine
 ) -> None:
     for path in ("/home/page", "/nowhere"):
         await driver.pilot.press("e", "down", "enter")

@@ -8,7 +8,6 @@ import os
 import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import pytest
 from frn_tui.screens.workspace import Workspace
@@ -16,9 +15,8 @@ from textual import events
 from textual.binding import Binding
 from textual.errors import NoWidget
 
-if TYPE_CHECKING:
-    from tests.tui.conftest import Driver
-    from tests.tui.fake_engine import FakeEngine
+from tests.tui.conftest import Driver
+from tests.tui.fake_engine import FakeEngine
 
 SEEDS, EVENTS = map(int, os.environ.get("FRN_FUZZ", "1x60").split("x"))
 KEYS = [
@@ -37,7 +35,7 @@ PASTES = [
 SIZES = [(80, 24), (140, 40), (40, 12), (20, 5), (1, 1), (100, 30)]
 
 
-async def do_something(driver: "Driver", chance: random.Random) -> None:
+async def do_something(driver: Driver, chance: random.Random) -> None:
     app, pilot = driver.app, driver.pilot
     kind = chance.random()
     if kind < 0.8:
@@ -57,7 +55,7 @@ async def do_something(driver: "Driver", chance: random.Random) -> None:
         await pilot.pause()
 
 
-def check(driver: "Driver") -> None:
+def check(driver: Driver) -> None:
     app, session = driver.app, driver.app.controller.session
     assert app.is_running
     assert app.workspace in app.screen_stack
@@ -74,7 +72,7 @@ def check(driver: "Driver") -> None:
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.app(size=(100, 30))
 async def test_random_events_do_not_break_the_app(
-    driver: "Driver", seed: int, fake_engine: "FakeEngine", monkeypatch: pytest.MonkeyPatch
+    driver: Driver, seed: int, fake_engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance = random.Random(seed)
     monkeypatch.setattr(driver.app, "exit", lambda *_, **__: None)

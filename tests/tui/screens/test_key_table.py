@@ -1,9 +1,10 @@
-"""Every key does what the table says, in any focused pane or screen."""
+"""Every key does what the table says, in any focused pane or screen, and the focus stays where it is useful."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
+from frn_tui.dialogs.picker import Picker
 from frn_tui.panes.project import PANES
 from frn_tui.panes.review import Review
 from frn_tui.screens.workspace import FOOTERS
@@ -83,3 +84,43 @@ def test_the_docs_contain_the_table() -> None:
     text = (Path(__file__).parents[3] / "docs" / "reference" / "app-keys.md").read_text(encoding="utf-8")
     missing = [name for name, row in BOUND.items() if not name.startswith("class-") and row.meaning not in text]
     assert missing == []
+
+
+@pytest.mark.parametrize("size", [(80, 24), (140, 40)])
+async def test_a_digit_labels_the_query(drive: Drive, size: tuple[int, int]) -> None:
+    driver = await drive(size=size)
+    workspace = driver.app.workspace
+    workspace.ask(["/queries/owl-10.jpg"])
+    await driver.idle()
+    assert "1-9: add owl-10.jpg to" in workspace.context.jobs.hint
+    before = driver.counts["wren"]
+    await driver.keys("3")
+    assert driver.counts["wren"] == before + 1
+
+    workspace.classes_pane.list.focus()
+    await driver.keys("1")
+    assert (driver.counts["jay"], driver.counts["wren"]) == (7, before)  # it was labelled as a wren
+    workspace.photos_pane.gallery.focus()
+    await driver.pilot.pause()
+    assert "1-9: move" in workspace.context.jobs.hint
+
+
+async def test_browsing_continues_while_both_panes_are_visible(driver: Driver) -> None:
+    gallery = driver.app.workspace.photos_pane.gallery
+    gallery.focus()
+    await driver.keys("enter")
+    assert driver.app.controller.query.answers
+    assert gallery.has_focus
+
+
+async def test_file_picker_starts_in_the_last_folder(driver: Driver) -> None:
+    folders = []
+    for keys in (("a", "right", "escape"), ("p", "escape")):
+        await driver.keys(keys[0])
+        for key in keys[1:]:
+            assert isinstance(driver.app.screen, Picker)
+            await driver.keys(key)
+            if isinstance(driver.app.screen, Picker):
+                await driver.until(lambda: driver.app.screen.folder == "/photos/jay")  # type: ignore[attr-defined]
+        folders.append(driver.app.workspace.context.browsed)
+    assert folders == ["/photos/jay"] * 2

@@ -1,17 +1,13 @@
 """No key acts on another photo than the one in front of its user, whatever arrives and however the window changes."""
 
-from typing import TYPE_CHECKING
-
 import pytest
 from frn_tui.panes.review import Review
 from frn_tui.settings.keys import BOUND
 from textual.app import App
 
+from tests.tui.conftest import Drive, Driver
+from tests.tui.fake_engine import FakeEngine
 from tests.tui.screens.test_hidden_and_late import mark
-
-if TYPE_CHECKING:
-    from tests.tui.conftest import Drive, Driver
-    from tests.tui.fake_engine import FakeEngine
 
 SIZES = {"narrow": (60, 20), "medium": (110, 30), "wide": (150, 40)}
 LEAVING = ("new-project", "open", "undo", "redo")
@@ -37,7 +33,7 @@ def in_front(app: App[None]) -> tuple[str, object]:
     return name, targets[name]
 
 
-def labels(driver: "Driver") -> dict[str, str]:
+def labels(driver: Driver) -> dict[str, str]:
     """Return the class of each photo, and the answers that were removed."""
     state = driver.app.controller.session.state
     return {
@@ -56,7 +52,7 @@ def labels(driver: "Driver") -> dict[str, str]:
     ],
 )
 async def test_keys_act_on_what_was_in_front_while_photos_arrive_and_the_window_changes(
-    drive: "Drive", fake_engine: "FakeEngine", monkeypatch: pytest.MonkeyPatch, state: str, place: str
+    drive: Drive, fake_engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, state: str, place: str
 ) -> None:
     mark(fake_engine, monkeypatch, "jay-3.jpg", "jay-1.jpg")
     driver = await drive(size=SIZES["wide"])

@@ -11,7 +11,7 @@ import string
 from collections.abc import Awaitable, Callable
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from frn_tui.dialogs.dialogs import Page
@@ -20,8 +20,7 @@ from frn_tui.screens.workspace import Workspace
 from rich.style import Style
 from textual.widgets import Input
 
-if TYPE_CHECKING:
-    from tests.tui.conftest import Drive, Driver
+from tests.tui.conftest import Drive, Driver
 
 SNAPSHOTS = Path(__file__).parents[1] / "snapshots"
 SIZES = [(80, 24), (140, 40)]
@@ -64,65 +63,65 @@ def snapshot(lines: Callable[[Any], list[str]], styles: Callable[[Any], list[lis
 Scene = Callable[["Driver"], Awaitable[None]]
 
 
-async def ask(driver: "Driver") -> None:
+async def ask(driver: Driver) -> None:
     await driver.app.workspace.query_pane.ask_now(["/queries"])
     driver.app.workspace.query_pane.picture.preview.focus()
     await driver.keys("full_stop")
 
 
-async def workspace(driver: "Driver") -> None:
+async def workspace(driver: Driver) -> None:
     await ask(driver)
     driver.app.workspace.context.jobs.say("")
 
 
-async def unknown(driver: "Driver") -> None:
+async def unknown(driver: Driver) -> None:
     await ask(driver)
     await driver.keys("full_stop", "full_stop", "full_stop", "t", "t")
 
 
-async def photos(driver: "Driver") -> None:
+async def photos(driver: Driver) -> None:
     driver.app.workspace.focus_pane("photos")
     await driver.keys("space", "space", "s")
 
 
-async def empty(driver: "Driver") -> None:
+async def empty(driver: Driver) -> None:
     driver.app.workspace.focus_pane("classes")
     await driver.keys("d", "d", "d")
     driver.app.workspace.context.jobs.say("")
 
 
-async def picker(driver: "Driver") -> None:
+async def picker(driver: Driver) -> None:
     await driver.keys("a", "down", "enter", "space")
 
 
-async def review(driver: "Driver") -> None:
+async def review(driver: Driver) -> None:
     await ask(driver)
     await driver.keys("L")
 
 
-async def letters(driver: "Driver") -> None:
+async def letters(driver: Driver) -> None:
     await review(driver)
     await driver.keys("n", "b")
     driver.app.screen.jobs.say("")  # type: ignore[attr-defined]
 
 
-async def review_table(driver: "Driver") -> None:
+async def review_table(driver: Driver) -> None:
     await ask(driver)
     await driver.keys("1")
     driver.app.workspace.context.jobs.say("")
     await driver.keys("L", "s", "g", "space")
 
 
-async def keys_page(driver: "Driver") -> None:
+async def keys_page(driver: Driver) -> None:
     await driver.keys("question_mark")
 
 
-async def choose(driver: "Driver") -> None:
+async def choose(driver: Driver) -> None:
     driver.app.workspace.focus_pane("classes")
     await driver.keys("slash", "w")
 
 
-async def problems(driver: "Driver") -> None:
+async def problems(driver: Driver) -> None:
     await ask(driver)
     await driver.keys("b")
 
@@ -145,7 +144,7 @@ SHOWN: list[tuple[Scene, tuple[int, int], str]] = [
     ids=lambda value: "x".join(map(str, value)) if isinstance(value, tuple) else getattr(value, "__name__", value),
 )
 async def test_screens_match_their_stored_text(
-    scene: Scene, size: tuple[int, int], look: str, drive: "Drive", snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, size: tuple[int, int], look: str, drive: Drive, snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if look == "no-colour":
         monkeypatch.setenv("NO_COLOR", "1")
@@ -163,7 +162,7 @@ async def test_screens_match_their_stored_text(
 
 @pytest.mark.app(size=(80, 24))
 @pytest.mark.parametrize(("opens", "page"), [("question_mark", KeysPage), ("b", Page)])
-async def test_a_page_closes_with_any_of_its_keys(driver: "Driver", opens: str, page: type) -> None:
+async def test_a_page_closes_with_any_of_its_keys(driver: Driver, opens: str, page: type) -> None:
     for key in ("escape", "enter", "question_mark"):
         await driver.keys(opens)
         assert [type(screen) for screen in driver.app.screen_stack[-1:]] == [page]
@@ -171,7 +170,7 @@ async def test_a_page_closes_with_any_of_its_keys(driver: "Driver", opens: str, 
         assert [type(screen) for screen in driver.app.screen_stack[-1:]] == [Workspace]
 
 
-async def test_typing_searches_the_keys(driver: "Driver", lines: Callable[[Any], list[str]]) -> None:
+async def test_typing_searches_the_keys(driver: Driver, lines: Callable[[Any], list[str]]) -> None:
     await driver.keys("question_mark")
     text = "\n".join(lines(driver.app))
     assert all(word in text for word in ("Build classes", "Classify", "Correct", "View", "Save and export", "Fixed"))
@@ -184,7 +183,7 @@ async def test_typing_searches_the_keys(driver: "Driver", lines: Callable[[Any],
 
 
 @pytest.mark.app(size=(120, 30))
-async def test_the_title_follows_the_width(driver: "Driver", lines: Callable[[Any], list[str]]) -> None:
+async def test_the_title_follows_the_width(driver: Driver, lines: Callable[[Any], list[str]]) -> None:
     for width in (100, 80, 140):
         await driver.pilot.resize_terminal(width, 30)
         await driver.pilot.pause()

@@ -1,16 +1,26 @@
+"""Photos as cells, and keys in hidden lists."""
+
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from frn_tui.client.protocol import RenderPreview
-from frn_tui.terminal.modes import MODES, Mode
+from frn_tui.dialogs.dialogs import Choose
+from frn_tui.dialogs.picker import Picker
+from frn_tui.terminal.modes import MODES, Mode, default_mode
 from frn_tui.terminal.rendered_picture import Picture
+from frn_tui.widgets.cells import picture_line
+from frn_tui.widgets.lists import Options
 from frn_tui.widgets.preview import PicturesWanted, Preview
 from rich.cells import cell_len
+from rich.color import Color
 from rich.style import Style
 from textual.app import App
+from textual.geometry import Size
 from textual.message import Message
+
+from tests.tui.conftest import Driver
 
 Play = Callable[..., Any]
 Lines = Callable[[App[Any]], list[str]]
@@ -125,3 +135,84 @@ async def test_the_previous_photo_does_not_stay_under_the_name_of_the_next(
         assert preview.picture is picture  # steps do not flicker
         await pilot.pause(0.1)
         assert (preview.picture is picture) == stays
+
+
+PLAIN = Style()
+
+
+@pytest.mark.parametrize(
+    ("environ", "color_system", "mode"),
+    [
+        ({}, "truecolor", "half"),
+        ({}, "256", "half"),
+        ({}, "standard", "half"),
+        ({}, "windows", "half"),
+        ({}, None, "none"),
+        ({"NO_COLOR": "1"}, "truecolor", "half"),
+        ({"TERM": "dumb"}, "truecolor", "none"),
+        ({"TERM": "xterm-256color"}, "256", "half"),
+    ],
+)
+def test_drawing_mode_follows_the_answer_from_the_terminal(
+    environ: dict[str, str], color_system: str | None, mode: Mode
+) -> None:
+    assert default_mode(environ, color_system) == mode
+
+
+def test_cell_has_its_colours() -> None:
+    picture = Picture("half", 2, 1, bytes([1, 2, 3, 4, 5, 6, 7, 8, 9, 254, 16, 0]))
+    _, left, right, _ = picture_line(picture, 0, Size(2, 1), PLAIN)
+    assert (left.text, right.text) == ("▀", "▀")
+    assert left.style == Style(color="#010203", bgcolor="#040506")
+    assert right.style == Style(color="#070809", bgcolor="#fe1000")
+    assert right.style.color == Color.from_rgb(7, 8, 9)
+
+
+def test_an_image_is_centred_or_cropped_and_cells_of_the_same_style_are_joined() -> None:
+    picture = Picture("half", 3, 2, bytes(36))
+    lines = ["".join(text for text, _, _ in picture_line(picture, y, Size(6, 4), PLAIN)) for y in range(4)]
+    assert lines == [" " * 6, " ▀▀▀  ", " ▀▀▀  ", " " * 6]
+    assert [segment.text for segment in picture_line(picture, 0, Size(2, 1), PLAIN)] == ["", "▀▀", ""]
+
+
+async def test_page_keys_do_nothing_in_a_hidden_list(play: Callable[..., Any]) -> None:
+    options = Options("a", "b", "c")
+    options.display = False
+    pilot, _ = await play(options)
+    options.highlighted = 1
+    options.action_page_up()
+    options.action_page_down()
+    assert options.highlighted == 1
+    options.display = True
+    await pilot.pause()
+    options.action_page_down()
+    assert options.highlighted == 2
+    options.action_page_up()
+    assert options.highlighted == 0
+
+
+@pytest.mark.app(size=(80, 24))
+async def test_only_the_screen_on_top_can_be_answered(driver: Driver) -> None:
+    app = driver.app
+    await driver.keys("p")
+    below = app.screen
+    assert isinstance(below, Picker)
+    app.push_screen(Choose("above", ["a"]))
+    await driver.pilot.pause()
+    below.dismiss(None)
+    assert [type(screen) for screen in app.screen_stack[-2:]] == [Picker, Choose]
+    await driver.keys("escape", "escape")
+    assert app.screen is app.workspace
+
+
+@pytest.mark.app(size=(80, 24))
+async def test_work_may_be_cancelled_before_its_first_step(driver: Driver) -> None:
+    begun = []
+
+    async def work(number: int) -> None:
+        begun.append(number)
+
+    driver.app.workspace.context.start(work, 1).cancel()
+    driver.app.workspace.context.start(work, 2)
+    await driver.idle()
+    assert begun == [2]
