@@ -141,6 +141,15 @@ async def test_a_box_on_one_example_finds_the_others_which_are_accepted_mended_a
     assert workspace.controller.session.state.classes[0].supports[1].key == "jay-1.jpg#xywh=40,30,90,90"
     await driver.keys("u", "Y")
     assert boxes(driver) == ["118,74,180,136", *["40,30,90,90"] * 5]
+    await driver.keys("u")
+    report = workspace.controller.reports[workspace.controller.session.state.classes[0].id]
+    report["rival"]["jay-1.jpg"] = (2, 1.0, 1.0, 0.9)
+    assert workspace.photos_pane.suggestion().startswith("y: to ")
+    workspace.controller.unranked = 5  # probabilities are preliminary
+    assert workspace.photos_pane.suggestion().startswith("y: use the box that was found")
+    workspace.controller.unranked = 0
+    del report["rival"]["jay-1.jpg"]
+    await driver.keys("ctrl+r")
     await driver.keys("u", "z")
     assert "y: use the box   B: mend it" in "\n".join(lines(driver.app))
     await driver.keys("B", "down", "right", "enter")

@@ -125,7 +125,12 @@ class PhotosPane(Pane):
         return f" → {self.controller.names[rival]} {chance:.2f}" if rival in self.controller.names else ""
 
     def _rival(self, class_id: int, key: str | None) -> tuple[int, float]:
-        """Return the id of the class that a photo fits better and its probability; 0 if it fits its own class."""
+        """Return the id of the class that a photo fits better and its probability; 0 if it fits its own class.
+
+        Also 0 if the photo has a found box, until all examples have been searched: first probabilities are preliminary.
+        """
+        if key in self.controller.boxes and self.controller.comparing:
+            return 0, 0.0
         report = self.controller.reports.get(class_id)
         found = report["rival"].get(key or "") if report else None
         return (found[0], found[3]) if found else (0, 0.0)
