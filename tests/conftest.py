@@ -31,7 +31,7 @@ from PIL import Image  # noqa: E402
 from frn.data.synthetic import draw_moth, species  # noqa: E402
 from frn.models.zoo import DEFAULT_MODEL  # noqa: E402
 from tests.commands import frn  # noqa: E402
-from tests.drawings import DRAWINGS  # noqa: E402
+from tests.drawings import MOTHS, QUERIES  # noqa: E402
 
 SHARED = Path(os.environ.get("FRN_SHARED", "../shared"))
 TIMEOUT = 300
@@ -116,7 +116,7 @@ def embedded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FRN_CACHE", str(cache))
         for model in (DEFAULT_MODEL, "conv4"):
-            assert not frn("classify", DRAWINGS / "moths", DRAWINGS / "queries", "--model", model).exit_code
+            assert not frn("classify", MOTHS, QUERIES, "--model", model).exit_code
     return cache
 
 

@@ -6,3 +6,5 @@
 from pathlib import Path
 
 DRAWINGS = Path(__file__).parent / "drawn"
+MOTHS, QUERIES = DRAWINGS / "moths", DRAWINGS / "queries"
+PHOTO = QUERIES / "eyed footman 6.jpg"

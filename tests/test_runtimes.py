@@ -18,12 +18,11 @@ from frn.ridge.enrolment import ClassScorer, enroll
 from frn.ridge.parameters import probabilities
 from tests import processes
 from tests.commands import frn
-from tests.drawings import DRAWINGS
+from tests.drawings import DRAWINGS, MOTHS
 
 PROGRAMS = Path(__file__).parents[1] / "docs" / "guides" / "runtimes"
-SAMPLES = DRAWINGS
 SHOTS = {"eyed footman": 5, "swallow footman": 3, "tailed footman": 2}
-QUERIES = sorted((SAMPLES / "queries").glob("*[mnd] 6.jpg"))
+QUERIES = sorted((DRAWINGS / "queries").glob("*[mnd] 6.jpg"))
 
 pytestmark = [
     pytest.mark.runtimes,
@@ -58,7 +57,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def examples(name: str) -> list[Path]:
-    return sorted((SAMPLES / "moths" / name).iterdir())
+    return sorted((MOTHS / name).iterdir())
 
 
 def run(place: Path, kind: str, *program: object) -> list[list[str]]:

@@ -21,11 +21,10 @@ from frn.inference.classifier import Classifier, Prediction
 from frn.inference.enrolled_form import as_project_head
 from frn.ridge.parameters import HeadParameters
 from tests.commands import frn
-from tests.drawings import DRAWINGS
+from tests.drawings import MOTHS, QUERIES
 
-SAMPLES = DRAWINGS
 RUNTIME = Path(os.environ.get("FRN_ORT_WEB", "onnxruntime-web-1.30.0.tgz"))  # archive from `npm pack onnxruntime-web`
-PHOTOS = Path(os.environ.get("FRN_PAGE_PHOTOS", SAMPLES / "queries"))
+PHOTOS = Path(os.environ.get("FRN_PAGE_PHOTOS", QUERIES))
 """Number of photos for which the page is compared with Python."""
 MODEL = os.environ.get("FRN_PAGE_MODEL", "conv4")
 WAIT = 900
@@ -40,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
     return export(tmp_path)
 
 
-def export(tmp_path: Path, *options: str, classes: Path = SAMPLES / "moths") -> Path:
+def export(tmp_path: Path, *options: str, classes: Path = MOTHS) -> Path:
     out = tmp_path / "page"
     (tmp_path / RUNTIME.name).symlink_to(RUNTIME.resolve())
     words = ["export", "--web", out, "--classes", classes, "--model", MODEL, *options]
@@ -79,7 +78,7 @@ def test_page_classifies_learns_from_corrections_and_remembers_them(
     from selenium.webdriver.support.ui import Select
 
     photos = sorted(path for path in PHOTOS.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg", ".png"))[:200]
-    classifier, _ = load_classifier(SAMPLES / "moths", MODEL, "cpu")
+    classifier, _ = load_classifier(MOTHS, MODEL, "cpu")
     head = classifier.head
     browser = show(serve(folder))
     assert "thread" in wait_for(browser, "Ready")
@@ -153,13 +152,13 @@ def test_page_opens_offline_with_learned_classes(
     browser = show(address, (390, 844), dark=True)
     wait_for(browser, "Ready")
     browser.find_element(By.CSS_SELECTOR, '[aria-label="Remove eyed footman"]').click()
-    wanted = {path.name: 5 for path in (SAMPLES / "moths").iterdir() if path.name != "eyed footman"}
+    wanted = {path.name: 5 for path in MOTHS.iterdir() if path.name != "eyed footman"}
     wait_until_shots(browser, wanted)
     shutil.rmtree(folder)  # the server is stopped from here on
     browser.get(address)
     wait_for(browser, "Ready")
     wait_until_shots(browser, wanted)
-    query = next((SAMPLES / "queries").iterdir())
+    query = next(QUERIES.iterdir())
     browser.find_element(By.ID, "files").send_keys(str(query))
     wait_for(browser, "1 of 1 photos classified")
     assert browser.execute_script("return document.documentElement.scrollWidth") == 390
@@ -173,7 +172,7 @@ def test_page_names_the_parts_that_explain_names(
     from selenium.webdriver.common.keys import Keys
     from selenium.webdriver.support.ui import WebDriverWait
 
-    query = next((SAMPLES / "queries").iterdir())
+    query = next(QUERIES.iterdir())
     browser = show(serve(export(tmp_path, *options)))
     wait_for(browser, "Ready")
     browser.find_element(By.ID, "files").send_keys(str(query))
@@ -181,7 +180,7 @@ def test_page_names_the_parts_that_explain_names(
     svg, panel = browser.find_element(By.CSS_SELECTOR, ".why"), browser.find_element(By.ID, "why")
     browser.execute_script("arguments[0].focus()", svg)
     WebDriverWait(browser, WAIT).until(lambda _: panel.is_displayed())
-    words = ["explain", SAMPLES / "moths", query, "--model", MODEL, "--json", "--out", tmp_path / "x.png"]
+    words = ["explain", MOTHS, query, "--model", MODEL, "--json", "--out", tmp_path / "x.png"]
     drawn = json.loads(frn(*words).stdout)
     assert svg.get_attribute("aria-label") == drawn["why"]
     for number, part in enumerate(drawn["parts"], 1):

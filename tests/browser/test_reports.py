@@ -8,16 +8,15 @@ from typing import Any
 import pytest
 
 from tests.commands import frn
-from tests.drawings import DRAWINGS
+from tests.drawings import MOTHS, QUERIES
 
-SAMPLES = DRAWINGS
 PHONE = (390, 844)
 
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("report") / "photos.html"
-    words = ["classify", SAMPLES / "moths", SAMPLES / "queries", "--report", out, "--model", "conv4"]
+    words = ["classify", MOTHS, QUERIES, "--report", out, "--model", "conv4"]
     frn(*words)
     return out
 
@@ -25,11 +24,11 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def score(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
-    for query in (SAMPLES / "queries").iterdir():
+    for query in QUERIES.iterdir():
         home = folder / "labelled" / query.stem[:-2].replace("tailed", "strange")
         home.mkdir(parents=True, exist_ok=True)
         shutil.copy(query, home)
-    words = ["score", SAMPLES / "moths", folder / "labelled", "--report", folder / "score.html", "--model", "conv4"]
+    words = ["score", MOTHS, folder / "labelled", "--report", folder / "score.html", "--model", "conv4"]
     frn(*words)
     return folder / "score.html"
 

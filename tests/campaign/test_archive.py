@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 
 from tests import processes
-from tests.drawings import DRAWINGS
+from tests.drawings import MOTHS
 
 PHOTOS = round(100_000 * float(os.environ.get("FRN_CAMPAIGN", "1")))
 KILLS = 3
@@ -50,9 +50,8 @@ def lines_of(out: Path) -> int:
 def test_archive_is_classified_in_constant_memory_despite_kills(tmp_path: Path) -> None:
     archive, out = tmp_path / "archive", tmp_path / "results.jsonl"
     draw_archive(archive)
-    moths = DRAWINGS / "moths"
     photos = str(archive / "**" / "*.jpg")
-    command = [sys.executable, "-m", "frn", "classify", moths, photos, "--out", out, "--model", "conv4", "--resume"]
+    command = [sys.executable, "-m", "frn", "classify", MOTHS, photos, "--out", out, "--model", "conv4", "--resume"]
     stops = sorted(random.Random(0).sample(range(PHOTOS // 10, PHOTOS), KILLS))
     grown = []
     for stop in [*stops, PHOTOS]:

@@ -33,7 +33,7 @@ from frn.projects.session import ClassEntry, State
 from frn.system.caches import cache_folder
 from frn.system.file_sets import write_set
 from frn.training.runs.run import RunFolder, TrainState
-from tests.drawings import DRAWINGS
+from tests.drawings import MOTHS, PHOTO
 from tests.forks import ended, fork
 from tests.killing import killed_at
 
@@ -43,9 +43,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
 ]
 ROOT = Path(__file__).parents[2]
-SAMPLES = DRAWINGS
-PHOTO = SAMPLES / "queries" / "eyed footman 6.jpg"
-CLASSIFY = ["classify", str(SAMPLES / "moths"), str(PHOTO), "--model", "conv4"]
+CLASSIFY = ["classify", str(MOTHS), str(PHOTO), "--model", "conv4"]
 
 
 def frn(*words: str, limit: str = "", **environment: str | None) -> subprocess.CompletedProcess[str]:
@@ -91,7 +89,7 @@ def test_classification_works_with_little_address_space(tmp_path: Path) -> None:
 
 def test_large_image_with_too_little_memory_is_reported(tmp_path: Path) -> None:
     Image.new("RGB", (9000, 9000)).save(tmp_path / "large.png")
-    words = ["classify", str(SAMPLES / "moths"), str(tmp_path / "large.png"), "--model", "conv4"]
+    words = ["classify", str(MOTHS), str(tmp_path / "large.png"), "--model", "conv4"]
     ended = frn(*words, limit=f"ulimit -v {500 << 10}")
     assert not answers(ended)
     assert "large.png: there is not enough memory to decode it" in ended.stderr
@@ -129,7 +127,7 @@ def test_read_only_disk_can_be_read_and_failed_writes_are_reported(other_disk: P
     save_project(path, project("old"))
     subprocess.run(["mount", "-o", "remount,ro", other_disk], check=True)
     assert answers(frn(*CLASSIFY, FRN_CACHE=str(other_disk), HOME=str(other_disk)))
-    assert not answers(frn("enroll", str(SAMPLES / "moths"), "--out", str(path), "--replace", "--model", "conv4"))
+    assert not answers(frn("enroll", str(MOTHS), "--out", str(path), "--replace", "--model", "conv4"))
     assert not answers(frn("explain", *CLASSIFY[1:], "--out", str(other_disk / "why.png")))
     assert load_project(path).state.classes[0].name == "old"
     assert [entry.name for entry in other_disk.iterdir()] == ["x.frn.json"]

@@ -13,10 +13,9 @@ import pytest
 
 from tests import processes
 from tests.commands import frn
-from tests.drawings import DRAWINGS
+from tests.drawings import MOTHS, PHOTO
 
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "web-service.md"
-SAMPLES = DRAWINGS
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +24,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     assert len(code.splitlines()) < 100
     script = tmp_path_factory.mktemp("service") / "service.py"
     script.write_text(code, encoding="utf-8")
-    words = [sys.executable, str(script), str(SAMPLES / "moths"), "0"]
+    words = [sys.executable, str(script), str(MOTHS), "0"]
     with processes.started(words, stdout=subprocess.PIPE, text=True) as service:
         assert service.stdout is not None
         yield service.stdout.readline().strip()
@@ -33,10 +32,9 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def test_service_answers_photos_as_the_command_does(address: str) -> None:
-    photo = SAMPLES / "queries" / "eyed footman 6.jpg"
-    with urllib.request.urlopen(address, photo.read_bytes()) as response:
+    with urllib.request.urlopen(address, PHOTO.read_bytes()) as response:
         answer = json.load(response)
-    expected = json.loads(frn("classify", SAMPLES / "moths", photo, "--json").stdout)
+    expected = json.loads(frn("classify", MOTHS, PHOTO, "--json").stdout)
     assert answer == {**expected, "image": "photo"}
     with urllib.request.urlopen(address) as response:
         assert json.load(response).keys() == expected["probabilities"].keys()

@@ -27,7 +27,7 @@ from frn.inference.classifier import Classifier
 from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model, save_model
 from frn.models.zoo import Network
-from tests.drawings import DRAWINGS
+from tests.drawings import QUERIES
 from tests.models import small_model
 
 KNOWN = Network(backbone="timm:known.v1", about="a network", size=48, licence="MIT")
@@ -272,7 +272,7 @@ def test_a_network_without_layers_and_classes_too_small_are_reported(photos: tup
 
 
 def test_pools_are_the_feature_maps_of_the_photos() -> None:
-    model, paths = small_model(), sorted((DRAWINGS / "queries").iterdir())[:2]
+    model, paths = small_model(), sorted(QUERIES.iterdir())[:2]
     extractor = Extractor(features_graph(model).SerializeToString(), "m")
     expected = extractor.feature_maps(np.stack([extractor.transform(open_image(path)) for path in paths]))
     (pool,) = pools_of(model, {"a": paths})

@@ -16,13 +16,12 @@ from pathlib import Path
 import pytest
 
 from tests.commands import frn
-from tests.drawings import DRAWINGS
+from tests.drawings import DRAWINGS, MOTHS
 from tests.runtimes.environments import place_of, python_with
 
 pytestmark = pytest.mark.runtimes
 
 ROOT = Path(__file__).parents[2]
-MOTHS = DRAWINGS / "moths"
 QUERIES = sorted((DRAWINGS / "queries").glob("*.jpg"))
 COPIES = 12  # seconds per photo, so that a worker is still busy when it is killed
 PACKAGES = {"ray": "ray[data]", "dask": "dask[distributed]"}

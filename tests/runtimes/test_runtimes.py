@@ -30,13 +30,12 @@ from frn.inference.unknown.rule import NEVER
 from frn.models.model import load_model
 from frn.models.zoo import DEFAULT_MODEL
 from frn.ridge.parameters import HeadParameters
-from tests.drawings import DRAWINGS
+from tests.drawings import DRAWINGS, MOTHS, QUERIES
 from tests.runtimes.environments import node_with, packages_in, place_of, python_with
 
 pytestmark = pytest.mark.runtimes
 
 HERE = Path(__file__).parent
-SAMPLES = DRAWINGS
 PRECISIONS = ("fp32", "fp16", "int8")
 SIZES = ((200, 200), (320, 240), (96, 130), (64, 64), (300, 40))
 """Sizes of the photos (width, height): some are reduced, some enlarged, and one is a strip."""
@@ -49,8 +48,8 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     model = load_model(DEFAULT_MODEL)
     assert isinstance(model.head, FRNHead)
     plain = features_graph(model).SerializeToString()
-    photos = sorted(SAMPLES.glob("moths/*/*.jpg"))
-    queries = [*sorted((SAMPLES / "queries").iterdir()), *photos[4::5]]
+    photos = sorted(DRAWINGS.glob("moths/*/*.jpg"))
+    queries = [*sorted(QUERIES.iterdir()), *photos[4::5]]
     crops = np.stack([Extractor(plain, "x", trusted=True).transform(open_image(path)) for path in photos])
     for precision in PRECISIONS:
         folder = home / precision
@@ -58,7 +57,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
         features = half(plain) if precision == "fp16" else int8(plain, crops) if precision == "int8" else plain
         extractor = Extractor(features, "x", trusted=True, threads=1)
         classifier = Classifier(extractor)
-        classifier.enroll({place.name: sorted(place.iterdir())[:4] for place in sorted((SAMPLES / "moths").iterdir())})
+        classifier.enroll({place.name: sorted(place.iterdir())[:4] for place in sorted(MOTHS.iterdir())})
         gamma = classifier.head.gamma
         graphs = {
             "features": features,

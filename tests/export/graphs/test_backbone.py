@@ -25,7 +25,7 @@ from frn.inference.classifier import Classifier, Prediction
 from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model
 from frn.projects.project import ModelReference, Project, save_project
-from tests.drawings import DRAWINGS
+from tests.drawings import MOTHS, PHOTO
 
 
 def random_model(backbone: str, *, last_pool: bool = True, size: int = 32, method: str = "frn") -> Model:
@@ -95,9 +95,6 @@ def test_two_exports_give_the_same_bytes_in_one_clean_file(tmp_path: Path) -> No
     }  # fmt: skip
 
 
-MOTHS = DRAWINGS / "moths"
-
-
 @pytest.fixture(scope="module")
 def plain() -> Extractor:
     return load_extractor("conv4", "cpu")
@@ -142,7 +139,7 @@ def test_exported_mirror_classifier_gives_the_same_answer_for_a_mirrored_photo(
     exported = export_model(load_model("conv4"), tmp_path, ExportOptions(tta="hflip"), scan(MOTHS).members)
     assert exported.differences["batch_difference"].share <= 5e-6  # the same pixels, unlike in classifier.onnx
     session = onnxruntime.InferenceSession(tmp_path / "classifier.onnx")
-    photo = plain.transform(Image.open(DRAWINGS / "queries" / "eyed footman 6.jpg"))
+    photo = plain.transform(Image.open(PHOTO))
     names = ["probability", "error_map"]
     (shares, errors), (same, mirror) = (
         session.run(names, {"image": np.ascontiguousarray(image)}) for image in (photo, photo[:, ::-1])
@@ -181,7 +178,7 @@ def test_error_maps_of_views_average_the_crops_at_each_place(views: Extractor) -
 
 
 def test_a_project_with_views_gives_the_same_answers_in_onnx(views: Extractor, tmp_path: Path) -> None:
-    members, query = scan(MOTHS).members, DRAWINGS / "queries" / "eyed footman 6.jpg"
+    members, query = scan(MOTHS).members, PHOTO
     classifier = Classifier(views)
     classifier.enroll(members)
     path = tmp_path / "moths.frn.json"

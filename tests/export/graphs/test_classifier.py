@@ -30,7 +30,7 @@ from frn.inference.classifier import Classifier, Prediction
 from frn.inference.unknown.rule import KnownRule
 from frn.ridge.enrolment import ClassScorer, energy, enroll
 from frn.ridge.parameters import HeadParameters
-from tests.drawings import DRAWINGS
+from tests.drawings import DRAWINGS, MOTHS
 from tests.models import small_model
 
 
@@ -215,14 +215,13 @@ def test_class_name_that_is_not_text_is_refused(features: bytes) -> None:
         classifier_graph(features, {"\udcff": enroll(np.ones((1, 16, 64)), HeadParameters())})
 
 
-SAMPLES = DRAWINGS
-QUERIES = sorted((SAMPLES / "queries").iterdir())[:7]
+QUERIES = sorted((DRAWINGS / "queries").iterdir())[:7]
 OUTPUTS = ["label", "probability", "class_error", "explained", "known", "error_map"]
 
 
 @pytest.fixture(scope="module")
 def classifier() -> Classifier:
-    return load_classifier(SAMPLES / "moths", "conv4", "cpu")[0]
+    return load_classifier(MOTHS, "conv4", "cpu")[0]
 
 
 def test_batch_gives_the_same_results_as_single_images(classifier: Classifier) -> None:

@@ -19,9 +19,7 @@ from frn.estimator.loading import load_classifier, load_extractor
 from frn.inference.classifier import Classifier
 from frn.inference.unknown.rule import KnownRule
 from tests.commands import frn
-from tests.drawings import DRAWINGS
-
-SAMPLES = DRAWINGS
+from tests.drawings import MOTHS, QUERIES
 
 
 def package(name: str = "onnxruntime-web", version: str = "1.30.0", binary: bytes = b"\0asm rest") -> dict[str, bytes]:
@@ -95,7 +93,7 @@ def test_a_page_without_a_runtime_is_written_and_a_later_export_adds_and_keeps_i
 
 def test_page_is_complete_and_requests_nothing_else(archive: Path, tmp_path: Path) -> None:
     out = tmp_path / "page"
-    words = ("export", "--web", out, "--classes", SAMPLES / "moths", "--model", "conv4")
+    words = ("export", "--web", out, "--classes", MOTHS, "--model", "conv4")
     done = frn(*words, "--json")
     assert json.loads(done.stdout)["page_difference"] < 2e-3
     there = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
@@ -121,7 +119,7 @@ def test_page_is_complete_and_requests_nothing_else(archive: Path, tmp_path: Pat
 
 def test_page_without_classes_removes_earlier_classes(archive: Path, tmp_path: Path) -> None:
     out, rest = tmp_path / "page", ("--model", "conv4")
-    assert frn("export", "--web", out, "--classes", SAMPLES / "moths", *rest).exit_code == 0
+    assert frn("export", "--web", out, "--classes", MOTHS, *rest).exit_code == 0
     assert frn("export", "--web", out, *rest).exit_code == 0
     assert frn("export", "--web", tmp_path / "bare", *rest).exit_code == 0
     assert (tmp_path / "bare" / "sw.js").read_bytes() == (out / "sw.js").read_bytes()
@@ -156,7 +154,7 @@ RUNTIME = Runtime("1.30.0", b"export {};", b"\0asm")
 
 @pytest.fixture(scope="module")
 def classifier() -> Classifier:
-    return load_classifier(DRAWINGS / "moths", "conv4", "cpu")[0]
+    return load_classifier(MOTHS, "conv4", "cpu")[0]
 
 
 def test_page_states_its_model_its_crop_and_its_rule(classifier: Classifier, tmp_path: Path) -> None:
@@ -186,7 +184,7 @@ def test_small_copies_of_examples_are_written_on_request(classifier: Classifier,
 
 
 def test_page_has_the_allowances_and_offsets_of_unequal_classes(tmp_path: Path) -> None:
-    homes = sorted((DRAWINGS / "moths").iterdir())[:3]
+    homes = sorted(MOTHS.iterdir())[:3]
     unequal = Classifier(load_extractor("conv4", "cpu"))
     unequal.enroll({home.name: sorted(home.iterdir())[: 1 + 2 * place] for place, home in enumerate(homes)})
     write_page(unequal, tmp_path / "page", RUNTIME, replace=False)
@@ -202,7 +200,7 @@ def test_page_has_the_allowances_and_offsets_of_unequal_classes(tmp_path: Path) 
 def test_corrections_are_stored_separately_for_pages_with_different_classes(
     classifier: Classifier, tmp_path: Path
 ) -> None:
-    photos = sorted((DRAWINGS / "moths").glob("*/*"))
+    photos = sorted(MOTHS.glob("*/*"))
 
     def page_id(name: str, count: int) -> str:
         made = Classifier(classifier.extractor)
@@ -223,7 +221,7 @@ def test_graphs_that_differ_write_nothing(
         with pytest.raises(FrnError, match=reason):
             write_page(Classifier(load_extractor("conv4", "cpu", tta)), tmp_path, RUNTIME, replace=False)  # type: ignore[arg-type]
     odd = Classifier(classifier.extractor)
-    odd.enroll({"\udcff": [next((DRAWINGS / "queries").iterdir())]})
+    odd.enroll({"\udcff": [next(QUERIES.iterdir())]})
     with pytest.raises(FrnError, match=r"its name is not valid text \(UTF-8\)\. Rename its folder"):
         write_page(odd, tmp_path, RUNTIME, replace=False)
     monkeypatch.setattr(write, "compare_answers", lambda *_: Difference("page", 1.0, 0.0, "energy"))

@@ -25,9 +25,8 @@ from frn.inference.explanation import explain
 from frn.inference.find.finder import SCALE
 from frn.inference.find.windows import location_errors
 from frn.report.parts import PartsOfPage
-from tests.drawings import DRAWINGS
+from tests.drawings import MOTHS, QUERIES
 
-SAMPLES = DRAWINGS
 pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
 STUB = b"export const env = { wasm: {} }; export class Tensor {}"
 KNOWN = """
@@ -56,13 +55,13 @@ def run(code: str, script: Path, cases: object, **values: str) -> Any:
 @pytest.mark.parametrize("sizes", [(5, 5, 5), (1, 3, 5)])
 def test_page_and_python_know_the_same_photos(sizes: tuple[int, ...], tmp_path: Path) -> None:
     classifier = Classifier(load_extractor("conv4", "cpu"))
-    homes = sorted((SAMPLES / "moths").iterdir())
+    homes = sorted(MOTHS.iterdir())
     classifier.enroll({home.name: sorted(home.iterdir())[:size] for home, size in zip(homes, sizes, strict=False)})
     assert (max(classifier.rule.offsets, default=0) > 0) == (len(set(sizes)) > 1)
     write_page(classifier, tmp_path, Runtime("1.30.0", STUB, b"\0asm"), replace=False)
     (tmp_path / "package.json").write_text('{"type": "module"}')
     cases, expected = [], []
-    for _, seen in classifier.read(sorted((SAMPLES / "queries").iterdir())[::3]):
+    for _, seen in classifier.read(sorted(QUERIES.iterdir())[::3]):
         assert isinstance(seen, Embedded)
         errors = classifier.scorer.location_errors(seen.maps, None).T
         cases.append({"map": seen.maps.astype(float).ravel().tolist(), "errors": errors.astype(float).ravel().tolist()})
@@ -89,7 +88,7 @@ console.log(JSON.stringify(found));
 @pytest.mark.parametrize(("way", "tta", "graph"), [(3, "hflip", "search"), (1, "none", "features")])
 def test_page_and_python_search_the_same_windows(way: int, tta: Tta, graph: str, tmp_path: Path) -> None:
     classifier = Classifier(load_extractor("conv4", "cpu", tta))
-    homes = sorted((SAMPLES / "moths").iterdir())[:way]
+    homes = sorted(MOTHS.iterdir())[:way]
     members = {home.name: sorted(home.iterdir())[: number + 1] for number, home in enumerate(homes)}
     members = {name: [Path(box_name(str(path), Box(5, 6, 70, 70))) for path in own] for name, own in members.items()}
     classifier.enroll_state(replace(listed_state(members), search="one"))
@@ -98,7 +97,7 @@ def test_page_and_python_search_the_same_windows(way: int, tta: Tta, graph: str,
     assert (search["graph"], search["scale"], (tmp_path / "search.onnx").exists()) == (graph, SCALE, tta != "none")
 
     finder, sought = classifier.finder, classifier.sought
-    pixels = np.asarray(Image.open(next((SAMPLES / "queries").iterdir())).convert("RGB").resize((200, 130)))
+    pixels = np.asarray(Image.open(next(QUERIES.iterdir())).convert("RGB").resize((200, 130)))
     maps = finder.maps(pixels, SCALE)
     rows, columns = maps.shape[:2]
     (h, w), side = classifier.extractor.grid, search["side"]
@@ -139,7 +138,7 @@ console.log(JSON.stringify(cases.map((one) => {{
 def test_page_and_python_name_the_same_parts(sizes: tuple[int, ...]) -> None:
     """Both formulations are covered: pools with more and with fewer rows than channels."""
     classifier = Classifier(load_extractor("conv4", "cpu"))
-    homes = sorted((SAMPLES / "moths").iterdir())
+    homes = sorted(MOTHS.iterdir())
     classifier.enroll({home.name: sorted(home.iterdir())[:size] for home, size in zip(homes, sizes, strict=False)})
     head, maps = classifier.head, classifier.example_maps()
     page = {
@@ -148,7 +147,7 @@ def test_page_and_python_name_the_same_parts(sizes: tuple[int, ...]) -> None:
         "ridge": {"lambda": math.exp(head.alpha), "floor": 1e-6, "rho": head.rho()},
     }
     cases, expected = [], []
-    for number, (_, seen) in enumerate(classifier.read(sorted((SAMPLES / "queries").iterdir())[::3])):
+    for number, (_, seen) in enumerate(classifier.read(sorted(QUERIES.iterdir())[::3])):
         assert isinstance(seen, Embedded)
         reasons = explain(classifier, seen.maps)
         classes = [

@@ -14,10 +14,8 @@ from typer.testing import Result
 from frn.images.opening import open_image
 from frn.projects.project import load_project
 from tests.commands import frn
-from tests.drawings import DRAWINGS
+from tests.drawings import MOTHS, PHOTO
 
-MOTHS, QUERIES = DRAWINGS / "moths", DRAWINGS / "queries"
-PHOTO = QUERIES / "eyed footman 6.jpg"
 CLASSES = ("banded footman", "eyed footman", "tailed footman")
 
 

@@ -23,10 +23,8 @@ from frn.models.zoo import assets_folder
 from frn.training.loop import StepReport, ValidationReport
 from tests import processes
 from tests.commands import frn
-from tests.drawings import DRAWINGS
+from tests.drawings import MOTHS, PHOTO
 from tests.models import small_model
-
-SAMPLES = DRAWINGS
 
 
 def lines(result: Result) -> list[dict[str, object]]:
@@ -43,7 +41,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_commands_that_need_no_torch_do_not_import_it(tmp_path: Path) -> None:
-    moths, photo, project = SAMPLES / "moths", SAMPLES / "queries" / "eyed footman 6.jpg", tmp_path / "m.frn.json"
+    moths, photo, project = MOTHS, PHOTO, tmp_path / "m.frn.json"
     (tmp_path / "labelled" / "eyed footman").mkdir(parents=True)
     shutil.copy(photo, tmp_path / "labelled" / "eyed footman")
     commands = [

@@ -20,11 +20,7 @@ from frn.inference.classifier import Classifier
 from frn.models.zoo import added_models
 from tests import processes
 from tests.commands import frn
-from tests.drawings import DRAWINGS
-
-MOTHS, QUERIES = DRAWINGS / "moths", DRAWINGS / "queries"
-PHOTO = QUERIES / "eyed footman 6.jpg"
-
+from tests.drawings import MOTHS, PHOTO, QUERIES
 
 NO_STDOUT = "error: stdout cannot be written (Bad file descriptor)\n"
 
@@ -236,9 +232,6 @@ def test_a_run_is_not_written_into_a_folder_of_photos(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["jay"]
 
 
-SAMPLES = DRAWINGS
-
-
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Collect the printed lines, with an interval of a few milliseconds."""
@@ -287,10 +280,10 @@ def test_enrolling_in_a_pipe_reports_progress(
 
     monkeypatch.setattr(Classifier, "enroll_state", slow)
     words: dict[str, list[object]] = {
-        "classify": [SAMPLES / "moths", SAMPLES / "queries"],
-        "score": [SAMPLES / "moths", SAMPLES / "moths"],
-        "explain": [SAMPLES / "moths", SAMPLES / "queries" / "eyed footman 6.jpg", "--out", tmp_path / "x.png"],
-        "enroll": [SAMPLES / "moths", "--out", tmp_path / "x.frn.json"],
+        "classify": [MOTHS, QUERIES],
+        "score": [MOTHS, MOTHS],
+        "explain": [MOTHS, PHOTO, "--out", tmp_path / "x.png"],
+        "enroll": [MOTHS, "--out", tmp_path / "x.frn.json"],
     }
     told = frn(command, *words[command], "--model", "conv4")
     assert any(re.fullmatch(r"enrolling .* \(\d+ s\)", line) for line in lines)

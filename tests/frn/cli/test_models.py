@@ -38,7 +38,7 @@ from frn.models.zoo import (
 )
 from frn.system import transfers
 from tests.commands import frn
-from tests.drawings import DRAWINGS
+from tests.drawings import DRAWINGS, MOTHS
 from tests.killing import killed_at
 
 NETWORK = "torchvision:mobilenet_v3_small"
@@ -143,7 +143,7 @@ def test_impossible_requests_give_a_one_line_error(
 
 
 def test_message_about_a_known_but_missing_network_explains_how_to_add_it(fetch_from: pytest.MonkeyPatch) -> None:
-    result = frn("classify", DRAWINGS / "moths", "x.jpg", "--model", "dinov2-small")
+    result = frn("classify", MOTHS, "x.jpg", "--model", "dinov2-small")
     assert result.exit_code == 1
     assert "dinov2-small: has not been added yet. `frn models add dinov2-small` installs it." in result.stderr
 

@@ -21,9 +21,7 @@ from frn.images.opening import open_image
 from frn.system.files import is_ours
 from tests import processes
 from tests.commands import frn, is_described
-from tests.drawings import DRAWINGS
-
-SAMPLES = DRAWINGS
+from tests.drawings import MOTHS, PHOTO, QUERIES
 
 
 def classify(*words: object) -> Result:
@@ -31,8 +29,8 @@ def classify(*words: object) -> Result:
 
 
 def test_a_stopped_run_continues_after_its_last_line(tmp_path: Path) -> None:
-    classes, out = SAMPLES / "moths", tmp_path / "results.jsonl"
-    photos = sorted((SAMPLES / "queries").iterdir())
+    classes, out = MOTHS, tmp_path / "results.jsonl"
+    photos = sorted(QUERIES.iterdir())
     broken = tmp_path / "broken.jpg"
     broken.write_bytes(b"no photo")
     asked = (classes, *photos, broken, photos[0])
@@ -55,11 +53,11 @@ def test_a_stopped_run_continues_after_its_last_line(tmp_path: Path) -> None:
 
 
 def test_resuming_repeats_failed_and_changed_photos(tmp_path: Path) -> None:
-    out, photos = tmp_path / "r.jsonl", sorted((SAMPLES / "queries").iterdir())[:3]
+    out, photos = tmp_path / "r.jsonl", sorted(QUERIES.iterdir())[:3]
     names = [tmp_path / f"{number}.jpg" for number in range(3)]
     for name, photo in zip(names[:2], photos[:2], strict=True):
         name.write_bytes(photo.read_bytes())
-    words = (SAMPLES / "moths", *names, "--out", out)
+    words = (MOTHS, *names, "--out", out)
     assert classify(*words).exit_code == 1
     same = out.read_bytes().splitlines()[1]
     names[0].write_bytes(photos[2].read_bytes())
@@ -73,7 +71,7 @@ def test_resuming_repeats_failed_and_changed_photos(tmp_path: Path) -> None:
 
 
 def test_conflicting_options_are_refused(tmp_path: Path) -> None:
-    words = (SAMPLES / "moths", SAMPLES / "queries")
+    words = (MOTHS, QUERIES)
     assert "Use one of them" in classify(*words, "--out", tmp_path / "x.jsonl", "--json").stderr
     assert "the name must end in .jsonl (JSON lines) or .csv" in classify(*words, "--out", "x.html").stderr
     assert "--transductive needs all photos at once" in classify(*words, "--transductive", "--report", "x.html").stderr
@@ -82,7 +80,7 @@ def test_conflicting_options_are_refused(tmp_path: Path) -> None:
 
 
 def test_json_csv_and_out_have_the_same_numbers(tmp_path: Path) -> None:
-    words = (SAMPLES / "moths", SAMPLES / "queries")
+    words = (MOTHS, QUERIES)
     printed = [json.loads(line) for line in classify(*words, "--json").stdout.splitlines()]
     for name in ("x.jsonl", "x.csv"):
         assert classify(*words, "--out", tmp_path / name).exit_code == 0
@@ -98,7 +96,7 @@ def test_json_csv_and_out_have_the_same_numbers(tmp_path: Path) -> None:
 
 
 def test_transductive_answers_state_that_they_depend_on_the_other_photos() -> None:
-    words = (SAMPLES / "moths", SAMPLES / "queries", "--json")
+    words = (MOTHS, QUERIES, "--json")
     alone, together = classify(*words), classify(*words, "--transductive")
     assert "each answer depends on all photos of the call" in together.stderr
     first, second = ([json.loads(line) for line in found.stdout.splitlines()] for found in (alone, together))
@@ -110,15 +108,13 @@ def test_transductive_answers_state_that_they_depend_on_the_other_photos() -> No
 @pytest.mark.skipif(os.name == "nt", reason="a shell of POSIX sets the limit")
 def test_a_full_disk_is_reported_with_the_file_name(tmp_path: Path) -> None:
     out = tmp_path / "new" / "results.jsonl"
-    words = ["classify", SAMPLES / "moths", SAMPLES / "queries", "--out", out, "--model", "conv4"]
+    words = ["classify", MOTHS, QUERIES, "--out", out, "--model", "conv4"]
     command = [sys.executable, "-B", "-m", "frn", *words]  # bytecode would be cut as well, and stay so
     result = processes.run(["sh", "-c", 'ulimit -f 1; exec "$@"', "sh", *command])
     assert result.returncode == 1
     assert result.stderr == f"error: {out}: cannot be written (File too large). Fix that and continue with --resume.\n"
 
 
-MOTHS, QUERIES = DRAWINGS / "moths", DRAWINGS / "queries"
-PHOTO = QUERIES / "eyed footman 6.jpg"
 FILES: dict[tuple[str, str], tuple[str, list[object]]] = {
     ("classify", "--out"): ("x.jsonl", [MOTHS, PHOTO]),
     ("classify", "--report"): ("x.html", [MOTHS, PHOTO]),

@@ -20,10 +20,8 @@ from frn.estimator.few_shot import FewShotClassifier
 from frn.projects.folder_tree import Broken
 from frn.system.csv_rows import csv_row
 from tests.commands import frn
-from tests.drawings import DRAWINGS
+from tests.drawings import MOTHS, PHOTO
 
-MOTHS, QUERIES = DRAWINGS / "moths", DRAWINGS / "queries"
-PHOTO = QUERIES / "eyed footman 6.jpg"
 TOO_LONG = "a" * 300 + ".jpg"
 """No system allows such a name: every call with it fails, as for files in a folder without permission."""
 

@@ -22,10 +22,8 @@ from frn.cli.shell.help import EXAMPLES
 from frn.cli.shell.schemas import RESULTS, schema
 from tests import processes
 from tests.commands import COMMAND, frn, is_described
-from tests.drawings import DRAWINGS
+from tests.drawings import MOTHS, PHOTO
 
-MOTHS, QUERIES = DRAWINGS / "moths", DRAWINGS / "queries"
-PHOTO = QUERIES / "eyed footman 6.jpg"
 COMMAND_LINE = (Path(__file__).parents[3] / "docs" / "reference" / "command-line.md").read_text(encoding="utf-8")
 
 
@@ -244,7 +242,7 @@ def test_every_parameter_is_read_by_its_command(words: tuple[str, ...]) -> None:
 )
 def test_options_without_effect_are_refused(words: str, reason: str, tmp_path: Path) -> None:
     (tmp_path / "x.jpg").touch()
-    places = {"CLASSES": tmp_path, "PHOTO": tmp_path / "x.jpg", "MOTHS": DRAWINGS / "moths"}
+    places = {"CLASSES": tmp_path, "PHOTO": tmp_path / "x.jpg", "MOTHS": MOTHS}
     given = [str(places.get(word, word)) for word in words.split()]
     told = frn(*given)
     assert told.exit_code in (1, 2)

@@ -16,20 +16,16 @@ from PIL import Image
 from frn import FewShotClassifier
 from frn.errors import FrnError, FrnWarning
 from frn.projects.project import load_project
-from tests.drawings import DRAWINGS
+from tests.drawings import DRAWINGS, MOTHS
 
-SAMPLES = DRAWINGS
 pytestmark = pytest.mark.usefixtures("warm_cache")
 
 
 def sample_files(shots: int = 3) -> dict[str, list[str]]:
-    return {
-        home.name: [str(path) for path in sorted(home.iterdir())[:shots]]
-        for home in sorted((SAMPLES / "moths").iterdir())
-    }
+    return {home.name: [str(path) for path in sorted(home.iterdir())[:shots]] for home in sorted(MOTHS.iterdir())}
 
 
-QUERIES = sorted((SAMPLES / "queries").iterdir())
+QUERIES = sorted((DRAWINGS / "queries").iterdir())
 TRUTH = [path.stem.rpartition(" ")[0] for path in QUERIES]
 
 
@@ -86,7 +82,7 @@ def test_saved_classifier_loads_unchanged(fitted: FewShotClassifier, tmp_path: P
 
 
 def test_missing_photo_gives_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copytree(SAMPLES / "moths", tmp_path / "moths")
+    shutil.copytree(MOTHS, tmp_path / "moths")
     files = {home.name: sorted(home.iterdir())[:2] for home in sorted((tmp_path / "moths").iterdir())}
     FewShotClassifier(threshold=0.5).fit(files).save(tmp_path / "m.frn.json")
     name, other, *_ = files
@@ -266,7 +262,7 @@ def test_a_photo_passed_twice_counts_once() -> None:
 
 def test_eight_threads_get_the_same_answers_as_a_single_one(tmp_path: Path) -> None:
     """Many threads share a classifier; one opened in a different thread can be fitted and pickled."""
-    photos, queries = sample_files(2), sorted(map(str, (SAMPLES / "queries").glob("*.jpg")))[:3]
+    photos, queries = sample_files(2), sorted(map(str, (DRAWINGS / "queries").glob("*.jpg")))[:3]
     classifier = FewShotClassifier("conv4").fit(photos)
     alone = classifier.predict_proba(queries)
     with ThreadPoolExecutor(8) as pool:

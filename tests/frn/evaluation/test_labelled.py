@@ -17,9 +17,8 @@ from frn.inference.classifier import Prediction
 from frn.inference.records import lines
 from frn.report.score_page import score_page
 from tests.commands import frn
-from tests.drawings import DRAWINGS
+from tests.drawings import MOTHS, PHOTO, QUERIES
 
-SAMPLES = DRAWINGS
 pytestmark = pytest.mark.usefixtures("warm_cache")
 
 
@@ -86,11 +85,11 @@ def test_output_files_list_every_photo_and_escape_markup() -> None:
 @pytest.fixture
 def labelled(tmp_path: Path) -> Path:
     """The sample queries by class, including one example, a broken file, and a class that is not enrolled."""
-    for query in (SAMPLES / "queries").iterdir():
+    for query in QUERIES.iterdir():
         home = tmp_path / "labelled" / query.stem.rpartition(" ")[0]
         home.mkdir(parents=True, exist_ok=True)
         shutil.copy(query, home)
-    example = next((SAMPLES / "moths" / "eyed footman").iterdir())
+    example = next((MOTHS / "eyed footman").iterdir())
     shutil.copy(example, tmp_path / "labelled" / "eyed footman" / "under another name.jpg")
     (tmp_path / "labelled" / "eyed footman" / "broken.jpg").write_bytes(b"no picture")
     (tmp_path / "labelled" / "noise").mkdir()
@@ -101,7 +100,7 @@ def labelled(tmp_path: Path) -> Path:
 
 def test_score_command_reports_everything(labelled: Path, tmp_path: Path) -> None:
     files = ["--out", tmp_path / "s.csv", "--report", tmp_path / "s.html"]
-    told = frn("score", SAMPLES / "moths", labelled, "--json", *files)
+    told = frn("score", MOTHS, labelled, "--json", *files)
     assert told.exit_code == 1  # one file is unreadable
     found = json.loads(told.stdout)
     assert (found["photos"], found["examples_skipped"], found["unknown"], len(found["broken"])) == (18, 1, 1, 1)
@@ -116,16 +115,16 @@ def test_score_command_reports_everything(labelled: Path, tmp_path: Path) -> Non
     assert page.count("data:image/jpeg") == len(found["wrong"])
 
     (labelled / "eyed footman" / "broken.jpg").unlink()
-    shown = frn("score", SAMPLES / "moths", labelled)
+    shown = frn("score", MOTHS, labelled)
     assert shown.exit_code == 0
     assert f"accuracy {found['accuracy']:.1%} (" in shown.stdout
 
 
 def test_photos_in_a_folder_unknown_should_be_rejected(tmp_path: Path, labelled: Path) -> None:
     (labelled / "eyed footman" / "broken.jpg").unlink()
-    classes = Path(shutil.copytree(SAMPLES / "moths", tmp_path / "classes"))
+    classes = Path(shutil.copytree(MOTHS, tmp_path / "classes"))
     before = json.loads(frn("score", classes, labelled, "--json").stdout)
-    shutil.copytree(SAMPLES / "moths" / "bordered footman", labelled / "None of these")
+    shutil.copytree(MOTHS / "bordered footman", labelled / "None of these")
     shutil.move(classes / "bordered footman", tmp_path / "bordered footman")
     told = frn("score", classes, labelled, "--json")
     assert json.loads(told.stdout)["unknown"] >= 5
@@ -134,19 +133,16 @@ def test_photos_in_a_folder_unknown_should_be_rejected(tmp_path: Path, labelled:
 
 
 def test_folders_that_cannot_be_scored_are_reported(tmp_path: Path, labelled: Path) -> None:
-    classifier, _ = load_classifier(SAMPLES / "moths", "conv4")
+    classifier, _ = load_classifier(MOTHS, "conv4")
     with pytest.raises(FrnError, match=r"no folder of the photos \(jay\) is named after a class \(banded"):
         score_labelled(classifier, {"jay": []})
     with pytest.raises(FrnError, match="5 are examples, 0 are near copies"):
-        score_labelled(classifier, {"eyed footman": sorted((SAMPLES / "moths" / "eyed footman").iterdir())})
+        score_labelled(classifier, {"eyed footman": sorted((MOTHS / "eyed footman").iterdir())})
 
 
 def test_every_photo_is_scored_or_listed_with_the_reason(tmp_path: Path) -> None:
-    classifier, _ = load_classifier(SAMPLES / "moths", "conv4")
-    example, query = (
-        sorted((SAMPLES / "moths" / "eyed footman").iterdir())[0],
-        SAMPLES / "queries" / "eyed footman 6.jpg",
-    )
+    classifier, _ = load_classifier(MOTHS, "conv4")
+    example, query = (sorted((MOTHS / "eyed footman").iterdir())[0], PHOTO)
     near, broken = tmp_path / "near.png", tmp_path / "broken.jpg"
     with Image.open(example) as image:
         image.resize((image.width // 2, image.height // 2)).save(near)
@@ -168,8 +164,8 @@ def test_every_photo_is_scored_or_listed_with_the_reason(tmp_path: Path) -> None
 
 def test_blanks_around_folder_names_are_ignored(tmp_path: Path) -> None:
     """This holds for photos to be scored, and for a class without a readable photo."""
-    photo = SAMPLES / "queries" / "eyed footman 6.jpg"
-    shutil.copytree(SAMPLES / "moths" / "eyed footman", tmp_path / "classes" / " eyed footman")
+    photo = PHOTO
+    shutil.copytree(MOTHS / "eyed footman", tmp_path / "classes" / " eyed footman")
     (tmp_path / "labelled" / "eyed footman ").mkdir(parents=True)
     shutil.copy(photo, tmp_path / "labelled" / "eyed footman ")
     result = frn("score", tmp_path / "classes", tmp_path / "labelled", "--json", "--model", "conv4")
@@ -183,7 +179,7 @@ def test_blanks_around_folder_names_are_ignored(tmp_path: Path) -> None:
 def test_a_broken_photo_is_reported_before_skipped_ones_and_exits_with_an_error(labelled: Path) -> None:
     for number in range(6):
         (labelled / "eyed footman" / f"{number}.txt").touch()
-    told = frn("score", SAMPLES / "moths", labelled, "--model", "conv4").stderr.splitlines()
+    told = frn("score", MOTHS, labelled, "--model", "conv4").stderr.splitlines()
     assert told[0].startswith(f"warning: {labelled / 'eyed footman' / 'broken.jpg'}: is not an image")
     assert told[-1] == "error: 1 of 21 images could not be read"
 

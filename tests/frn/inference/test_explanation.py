@@ -22,9 +22,8 @@ from frn.inference.explanation import Box, Explanation, Rebuilt, compare, contri
 from frn.projects.session import Support
 from frn.ridge.parameters import HeadParameters
 from frn.ridge.reconstruction import reconstruct
-from tests.drawings import DRAWINGS
+from tests.drawings import MOTHS, PHOTO, QUERIES
 
-SAMPLES = DRAWINGS
 HEAD = HeadParameters(0.3, -0.2, 20.0)
 DRAWS = np.random.default_rng(0)
 PHOTOS = tuple(Support(Path(f"{i}.jpg"), str(i), 0, 0) for i in range(9))
@@ -40,7 +39,7 @@ def classifier(embedded: Path, tmp_path_factory: pytest.TempPathFactory) -> Clas
     """The samples, with classes of different sizes."""
     store = FeatureStore(Path(shutil.copy(embedded / "features.sqlite", tmp_path_factory.mktemp("store"))))
     found = Classifier(load_extractor("frn-photo", "cpu"), store)
-    homes = sorted((SAMPLES / "moths").iterdir())
+    homes = sorted(MOTHS.iterdir())
     assert not found.enroll({home.name: sorted(home.iterdir())[: 3 + i % 3] for i, home in enumerate(homes)})
     return found
 
@@ -83,7 +82,7 @@ def test_shares_of_the_photo_sum_to_the_decision(allowance: float) -> None:
 
 def test_decision_is_that_of_the_classifier(classifier: Classifier) -> None:
     """For queries and examples, and classes of different sizes."""
-    for path in (SAMPLES / "queries" / "eyed footman 6.jpg", SAMPLES / "moths" / "eyed footman" / "2.jpg"):
+    for path in (PHOTO, MOTHS / "eyed footman" / "2.jpg"):
         photo = read(classifier, path)
         prediction = classifier.predict(photo.maps, photo.key)
         best, *others = sorted(prediction.errors, key=prediction.errors.__getitem__)
@@ -105,7 +104,7 @@ def test_decision_is_that_of_the_classifier(classifier: Classifier) -> None:
 
 def test_removing_an_example_costs_what_its_share_says(classifier: Classifier) -> None:
     shares, losses = list[float](), list[float]()
-    for path in sorted((SAMPLES / "queries").iterdir()):
+    for path in sorted(QUERIES.iterdir()):
         maps = read(classifier, path).maps
         best = explain(classifier, maps).best
         pool = np.stack([classifier.example_maps()[photo.key] for photo in best.photos])
@@ -280,8 +279,8 @@ def test_faint_photos_are_explained_and_black_ones_are_not(scale: float, share: 
 
 
 def test_the_library_explains_photos_of_any_kind() -> None:
-    classes = {home.name: sorted(home.iterdir())[:3] for home in sorted((SAMPLES / "moths").iterdir())[:3]}
-    query = next((SAMPLES / "queries").iterdir())
+    classes = {home.name: sorted(home.iterdir())[:3] for home in sorted(MOTHS.iterdir())[:3]}
+    query = next(QUERIES.iterdir())
     found = FewShotClassifier("conv4").fit(classes).explain(query)
     pixels = {name: [np.asarray(Image.open(path)) for path in paths] for name, paths in classes.items()}
     other = FewShotClassifier("conv4").fit(pixels).explain(np.asarray(Image.open(query)))

@@ -26,7 +26,7 @@ from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model, load_model, save_model
 from tests.commands import frn as run
-from tests.drawings import DRAWINGS
+from tests.drawings import MOTHS
 from tests.runtimes.environments import packages_in, place_of
 
 ROOT = Path(__file__).parents[3]
@@ -64,7 +64,7 @@ def test_documented_code_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     assert names["model"].head.alpha.grad is not None
 
     monkeypatch.chdir(tmp_path)
-    photos = sorted((DRAWINGS / "moths").rglob("*.jpg"))
+    photos = sorted(MOTHS.rglob("*.jpg"))
     for name, photo in zip("abcdx", photos[::4], strict=False):
         (tmp_path / f"{name}.jpg").write_bytes(photo.read_bytes())
     exec(code_of(ROOT / "README.md", "partial_fit"), names)

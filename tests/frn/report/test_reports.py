@@ -21,9 +21,8 @@ from frn.report.heat_maps import GAP, PANEL, Panel, mark, overlay, sheet
 from frn.report.page import policy, render
 from frn.system.files import MARK
 from tests.commands import frn
-from tests.drawings import DRAWINGS
+from tests.drawings import MOTHS, PHOTO, QUERIES
 
-SAMPLES = DRAWINGS
 pytestmark = pytest.mark.usefixtures("warm_cache")
 EVIL = "<script>alert(1)</script> &\"'"
 
@@ -58,13 +57,13 @@ def assert_alone(text: str) -> None:
 
 def test_a_report_shows_every_photo_and_every_broken_file(tmp_path: Path, truncated_jpeg: Path) -> None:
     out = tmp_path / "photos.html"
-    done = frn("classify", SAMPLES / "moths", SAMPLES / "queries", truncated_jpeg, "--report", out, "--json")
+    done = frn("classify", MOTHS, QUERIES, truncated_jpeg, "--report", out, "--json")
     assert done.exit_code == 1
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     text = out.read_text(encoding="utf-8")
     assert_alone(text)
     cards = [attributes for tag, attributes in Elements(text).found if tag == "li"]
-    assert len(cards) == len(list((SAMPLES / "queries").iterdir())) == len(rows) - 1
+    assert len(cards) == len(list(QUERIES.iterdir())) == len(rows) - 1
     known = sorted(row["label"] for row in rows if row.get("unknown") is False)
     assert sorted(str(card["data-key"])[1:] for card in cards if card["data-key"] != "?") == known
     assert "truncated.jpg" in text
@@ -74,21 +73,21 @@ def test_a_report_shows_every_photo_and_every_broken_file(tmp_path: Path, trunca
 def test_a_score_has_the_parts_that_decided_against_the_true_class(tmp_path: Path) -> None:
     (tmp_path / "q" / "banded footman").mkdir(parents=True)
     photo = tmp_path / "q" / "banded footman" / "a.jpg"
-    photo.write_bytes((SAMPLES / "queries" / "tailed footman 6.jpg").read_bytes())
-    assert frn("score", SAMPLES / "moths", tmp_path / "q", "--report", tmp_path / "s.html").exit_code == 0
+    photo.write_bytes((QUERIES / "tailed footman 6.jpg").read_bytes())
+    assert frn("score", MOTHS, tmp_path / "q", "--report", tmp_path / "s.html").exit_code == 0
     text = (tmp_path / "s.html").read_text(encoding="utf-8")
     assert_alone(text)
     (why,) = [found["aria-label"] for tag, found in Elements(text).found if found.get("class") == "why"]
-    words = ("explain", SAMPLES / "moths", photo, "--against", "banded footman", "--json", "--out", tmp_path / "x.png")
+    words = ("explain", MOTHS, photo, "--against", "banded footman", "--json", "--out", tmp_path / "x.png")
     assert why == json.loads(frn(*words).stdout)["why"]
 
 
 def test_a_report_has_the_parts_that_explain_draws(tmp_path: Path) -> None:
-    photo, page = SAMPLES / "queries" / "eyed footman 6.jpg", tmp_path / "r.html"
-    frn("classify", SAMPLES / "moths", photo, "--report", page)
+    photo, page = PHOTO, tmp_path / "r.html"
+    frn("classify", MOTHS, photo, "--report", page)
     (svg,) = [found for tag, found in Elements(page.read_text(encoding="utf-8")).found if tag == "svg"]
     parts = json.loads(svg["data-parts"] or "")
-    drawn = json.loads(frn("explain", SAMPLES / "moths", photo, "--json", "--out", tmp_path / "x.png").stdout)
+    drawn = json.loads(frn("explain", MOTHS, photo, "--json", "--out", tmp_path / "x.png").stdout)
     assert svg["aria-label"] == drawn["why"]
     assert [part["share"] for part in parts] == pytest.approx([part["share"] for part in drawn["parts"]], abs=1e-3)
     for part, other in zip(parts, drawn["parts"], strict=True):
@@ -100,7 +99,7 @@ def test_a_report_has_the_parts_that_explain_draws(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 def test_a_full_temporary_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.TemporaryFile", lambda: open("/dev/full", "r+b", buffering=0))  # noqa: SIM115
-    words = ("classify", SAMPLES / "moths", SAMPLES / "queries", "--model", "conv4")
+    words = ("classify", MOTHS, QUERIES, "--model", "conv4")
     result = frn(*words, "--report", tmp_path / "report.html")
     assert result.exit_code == 1
     assert f"{tempfile.gettempdir()}: a report cannot be kept there (No space left on device)" in result.stderr
@@ -110,7 +109,7 @@ def test_a_large_report_is_split_into_pages_that_link_to_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(photos_page, "PER_PAGE", 8)
-    words = ("classify", SAMPLES / "moths", SAMPLES / "queries", "--model", "conv4", "--json", "--report")
+    words = ("classify", MOTHS, QUERIES, "--model", "conv4", "--json", "--report")
     done = frn(*words, tmp_path / "my photos.html")
     photos = len(done.stdout.splitlines())
     pages = [tmp_path / name for name in ("my photos.html", "my photos-2.html", "my photos-3.html")]
@@ -135,8 +134,8 @@ def test_a_large_report_is_split_into_pages_that_link_to_each_other(
 
 def test_memory_does_not_grow_with_the_number_of_photos_in_a_report(tmp_path: Path) -> None:
     """Each photo used to take 85 KB."""
-    classifier = load_classifier(SAMPLES / "moths", "conv4")[0]
-    album, photo = photos_page.Album(classifier), next((SAMPLES / "queries").iterdir())
+    classifier = load_classifier(MOTHS, "conv4")[0]
+    album, photo = photos_page.Album(classifier), next(QUERIES.iterdir())
     list(album.classify([photo] * 10))
     tracemalloc.start()
     list(album.classify([photo] * 50))
@@ -151,24 +150,24 @@ def test_memory_does_not_grow_with_the_number_of_photos_in_a_report(tmp_path: Pa
 
 def test_near_copy_of_an_example_is_reported_wherever_it_is_classified(tmp_path: Path) -> None:
     """The copy was saved again at a different size; classes may also come from the cache."""
-    example = sorted((SAMPLES / "moths" / "eyed footman").iterdir())[0]
+    example = sorted((MOTHS / "eyed footman").iterdir())[0]
     query, page, drawn = tmp_path / "again.png", tmp_path / "out.html", tmp_path / "out.png"
     with Image.open(example) as image:
         image.resize((image.width // 2, image.height // 2)).save(query)
     for _ in range(2):
-        told = frn("classify", SAMPLES / "moths", query, "--model", "conv4")
+        told = frn("classify", MOTHS, query, "--model", "conv4")
         assert f"nearly the same photo as {example}" in told.stdout
     table = tmp_path / "out.csv"
-    frn("classify", SAMPLES / "moths", query, "--model", "conv4", "--out", table)
+    frn("classify", MOTHS, query, "--model", "conv4", "--out", table)
     (row,) = csv.DictReader(table.read_text(encoding="utf-8").splitlines())
     assert (row["example_of"], row["near_copy_of"]) == ("", str(example))
-    other = next((SAMPLES / "queries").iterdir())
-    told = frn("classify", SAMPLES / "moths", query, example, other, "--model", "conv4", "--json", "--report", page)
+    other = next(QUERIES.iterdir())
+    told = frn("classify", MOTHS, query, example, other, "--model", "conv4", "--json", "--report", page)
     lines = [json.loads(line) for line in told.stdout.splitlines()]
     assert [line.get("near_copy_of") for line in lines] == [str(example), None, None]
     assert [line.get("example_of") for line in lines] == [None, "eyed footman", None]
     assert page.read_text(encoding="utf-8").count(f"nearly the same photo as {example.name}") == 1
-    told = frn("explain", SAMPLES / "moths", query, "--model", "conv4", "--json", "--out", drawn)
+    told = frn("explain", MOTHS, query, "--model", "conv4", "--json", "--out", drawn)
     assert json.loads(told.stdout)["near_copy_of"] == str(example)
 
 
@@ -176,7 +175,7 @@ def test_probability_of_a_rejected_class_is_not_shown(tmp_path: Path, monkeypatc
     """Neither text, page nor drawing of an unknown photo shows it; they show how well it is known."""
     from frn.report import heat_maps
 
-    photo, page = next((SAMPLES / "queries").iterdir()), tmp_path / "out.html"
+    photo, page = next(QUERIES.iterdir()), tmp_path / "out.html"
     notes: list[str] = []
     drawn = heat_maps.sheet
 
@@ -185,7 +184,7 @@ def test_probability_of_a_rejected_class_is_not_shown(tmp_path: Path, monkeypatc
         return drawn(crop, title, panels, **options)
 
     monkeypatch.setattr(heat_maps, "sheet", sheet)
-    words = (SAMPLES / "moths", photo, "--model", "conv4")
+    words = (MOTHS, photo, "--model", "conv4")
     told = frn("classify", *words, "--threshold", "1", "--report", page, "--json")
     assert json.loads(told.stdout)["unknown"]
     shares = [f"{share:.1%}" for share in json.loads(told.stdout)["probabilities"].values()]
@@ -193,14 +192,14 @@ def test_probability_of_a_rejected_class_is_not_shown(tmp_path: Path, monkeypatc
     assert "known" in text
     assert not [share for share in shares if re.search(rf"(?<!\d){share}", text)]
     project = tmp_path / "moths.frn.json"
-    frn("enroll", SAMPLES / "moths", "--out", project, "--model", "conv4", "--threshold", "1")
+    frn("enroll", MOTHS, "--out", project, "--model", "conv4", "--threshold", "1")
     frn("explain", project, photo, "--maps", "--out", tmp_path / "out.png")
     assert len(notes) > 1
     assert all(note.endswith("% explained") for note in notes)
 
 
 def test_names_cannot_become_markup(tmp_path: Path) -> None:
-    photo = next((SAMPLES / "moths" / "eyed footman").iterdir()).read_bytes()
+    photo = next((MOTHS / "eyed footman").iterdir()).read_bytes()
     for name in (EVIL.replace("/", "∕"), "unknown"):
         (tmp_path / "classes" / name).mkdir(parents=True)
         (tmp_path / "classes" / name / "a.jpg").write_bytes(photo + name.encode())

@@ -23,8 +23,8 @@ ONE_PROCESSOR = """
 import os
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 from frn import FewShotClassifier
-from tests.drawings import DRAWINGS
-moths = DRAWINGS / "moths"
+from tests.drawings import MOTHS
+moths = MOTHS
 FewShotClassifier().fit({home.name: sorted(home.iterdir()) for home in moths.iterdir() if home.is_dir()})
 print(len(os.listdir("/proc/self/task")))
 import torch

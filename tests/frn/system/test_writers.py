@@ -22,7 +22,7 @@ from frn.system.file_sets import write_set
 from frn.system.files import require_writable, write_atomically
 from frn.system.processes.locks import Lock
 from frn.training.runs.run import RunFolder
-from tests.drawings import DRAWINGS
+from tests.drawings import MOTHS
 
 ROOT = Path(__file__).parents[3]
 GUARDS = {"frn/system/files.py", "frn/system/file_sets.py", "frn/system/processes/locks.py"}
@@ -88,7 +88,7 @@ DOORS: dict[str, Callable[[Path], object]] = {
 
 
 def fitted() -> FewShotClassifier:
-    samples = DRAWINGS / "moths"
+    samples = MOTHS
     return FewShotClassifier("conv4").fit({folder.name: [next(folder.iterdir())] for folder in samples.iterdir()})
 
 

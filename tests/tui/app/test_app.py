@@ -15,11 +15,10 @@ from frn_tui.panes.review import Review
 
 from frn.models.zoo import DEFAULT_MODEL, assets_folder
 from tests.commands import frn
-from tests.drawings import DRAWINGS
+from tests.drawings import DRAWINGS, MOTHS, PHOTO, QUERIES
 from tests.processes import lives
 from tests.tui.conftest import Driver
 
-SAMPLES = DRAWINGS
 Lines = Callable[[Any], list[str]]
 
 pytestmark = pytest.mark.usefixtures("private_state")
@@ -28,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("private_state")
 @pytest.fixture
 def moths_folder(tmp_path: Path) -> Path:
     """Three classes of three shipped samples each, in a path with blanks and an emoji."""
-    for home in sorted((SAMPLES / "moths").iterdir())[:3]:
+    for home in sorted(MOTHS.iterdir())[:3]:
         (tmp_path / "my moths 🦋" / home.name).mkdir(parents=True)
         for path in sorted(home.iterdir())[:3]:
             shutil.copy(path, tmp_path / "my moths 🦋" / home.name)
@@ -94,7 +93,7 @@ async def test_folder_is_enrolled_corrected_saved_and_exported(
     assert list(driver.counts.values()) == [3, 3, 3]
     await driver.keys("p")
     assert isinstance(app.screen, Picker)
-    await driver.type(str(SAMPLES / "queries" / "eyed footman 6.jpg"))
+    await driver.type(str(PHOTO))
     assert controller.query.answer is not None
     assert controller.query.answer["path"].endswith("eyed footman 6.jpg")
     app.workspace.query_pane.picture.preview.focus()
@@ -119,9 +118,9 @@ async def test_folder_is_enrolled_corrected_saved_and_exported(
     from PIL import Image
 
     await driver.keys("p")
-    await driver.type(str(SAMPLES / "queries" / "banded footman 7.jpg"))
+    await driver.type(str(QUERIES / "banded footman 7.jpg"))
     session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
-    pixels = np.asarray(Image.open(SAMPLES / "queries" / "banded footman 7.jpg").convert("RGB"))
+    pixels = np.asarray(Image.open(QUERIES / "banded footman 7.jpg").convert("RGB"))
     label, errors = session.run(["label", "class_error"], {"image": pixels})
     said = {app.workspace.controller.names[score["id"]]: score["error"] for score in controller.query.answer["scores"]}
     assert str(label) == app.workspace.controller.names[controller.query.answer["scores"][0]["id"]]
@@ -138,7 +137,7 @@ async def test_results_threshold_filter_and_help_can_be_opened(
     driver = await drive_real(moths_folder)
     app, controller = driver.app, driver.app.controller
     await driver.keys("p")
-    await driver.type(str(SAMPLES / "queries"))
+    await driver.type(str(QUERIES))
     assert len(controller.query.answers) == 18
     for _ in range(3):
         await driver.keys("plus")
@@ -162,7 +161,7 @@ async def test_results_threshold_filter_and_help_can_be_opened(
     first = json.loads(written[0])
     assert first["final"] == ("unknown" if first["unknown"] else first["label"])
     answers = {answer["image"]: answer for answer in map(json.loads, written)}
-    printed = frn("classify", moths_folder, SAMPLES / "queries", "--json", "--model", "conv4").stdout.splitlines()
+    printed = frn("classify", moths_folder, QUERIES, "--json", "--model", "conv4").stdout.splitlines()
     for line in map(json.loads, printed):
         assert answers[line["image"]].pop("final")
         line["known"] = pytest.approx(line["known"], abs=1e-4)  # from errors in float32
@@ -186,13 +185,13 @@ async def test_pasted_paths_are_added_or_classified_and_broken_files_are_listed(
     app = driver.app
     app.workspace.query_pane.picture.preview.focus()
     await driver.pilot.pause()
-    app.workspace.on_paste(events.Paste(f"'{SAMPLES / 'queries' / 'eyed footman 7.jpg'}'"))
+    app.workspace.on_paste(events.Paste(f"'{DRAWINGS / 'queries' / 'eyed footman 7.jpg'}'"))
     await driver.idle()
     assert app.controller.query.answer is not None
     assert app.controller.query.answer["path"].endswith("eyed footman 7.jpg")
     app.workspace.classes_pane.list.focus()
     await driver.pilot.pause()
-    app.workspace.on_paste(events.Paste(f"{SAMPLES / 'queries' / 'banded footman 6.jpg'}\n{bad}"))
+    app.workspace.on_paste(events.Paste(f"{DRAWINGS / 'queries' / 'banded footman 6.jpg'}\n{bad}"))
     await driver.idle()
     assert next(iter(driver.counts.values())) == 4
     await driver.keys("b")

@@ -13,12 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.drawings import DRAWINGS
+from tests.drawings import MOTHS, QUERIES
 from tests.processes import lives
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
 
-SAMPLES = DRAWINGS
 TIMEOUT = 40.0
 START = [sys.executable, "-c", "from frn_tui.main import run; run()"]
 CRASHING = """
@@ -145,7 +144,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two classes of three photos."""
     folder = tmp_path_factory.mktemp("photos") / "my moths"
-    for home in sorted((SAMPLES / "moths").iterdir())[:2]:
+    for home in sorted(MOTHS.iterdir())[:2]:
         (folder / home.name).mkdir(parents=True)
         for path in sorted(home.iterdir())[:3]:
             shutil.copy(path, folder / home.name)
@@ -186,7 +185,7 @@ def test_a_session_classifies_corrects_saves_and_quits(terminal: Terminal, photo
     (engine,) = children(app)
     terminal.keys("p")
     terminal.shows("Classify photos or a folder")
-    terminal.paste(str(SAMPLES / "queries" / "banded footman 6.jpg"))
+    terminal.paste(str(QUERIES / "banded footman 6.jpg"))
     terminal.shows("/drawn/queries/")
     terminal.keys("Enter")
     terminal.shows("Query · banded footman 6.jpg", "unknown below")
