@@ -93,8 +93,8 @@ async def screens() -> None:
         await show(stage, "nautilus 7")
         await stage.press("5", "comma")
         stage.take("workspace", "Eight classes, the photos of one, and a query with its error map")
-        await stage.press("L")
-        stage.take("results", "All answers of a folder, and the histogram that the threshold is set on")
+        await stage.press("L", "n")
+        stage.take("results", "The least certain answers with a letter on each, and the histogram of the threshold")
     async with opened(80, 24) as stage:
         await show(stage, "nautilus 7")
         stage.take("small", "The app in 80 columns and 24 rows")
