@@ -176,10 +176,13 @@ def score_labelled(
                 broken.append((path, outcome))
             elif outcome.key in holders:
                 examples.append(path)
-            elif (twin := classifier.near_copies([outcome.look], [outcome.maps])[0]) is not None:
-                near_copies.append(NearCopy(path, twin.path, holders[twin.key][0].name))
             else:
-                yield truth, path, outcome
+                errors, *_ = classifier.measures(outcome.maps[None], [None])
+                (twin,) = classifier.near_copies([outcome.look], errors)
+                if twin is None:
+                    yield truth, path, outcome
+                else:
+                    near_copies.append(NearCopy(path, twin.path, holders[twin.key][0].name))
 
     remaining = queries()
     while batch := list(islice(remaining, None if transductive else classifier.extractor.batch)):

@@ -269,22 +269,22 @@ class MapClassifier:
             self.maps = maps
         return self.maps
 
-    def near_copies(self, looks: Sequence[bytes], feature_maps: Sequence[Maps]) -> list[Support | None]:
-        """Return the example that each image, with its map (r, d), is a near copy of, or None.
+    def near_copies(self, looks: Sequence[bytes], errors: NDArray[np.floating]) -> list[Support | None]:
+        """Return the example that each image is a near copy of, or None, from its class errors (n, way).
 
-        The feature maps find the class whose examples are compared: that of the original reconstructs a copy best.
+        Only examples of the best class are compared: that of the original reconstructs a copy best.
         """
         if not self.looks:  # the classes were adopted without looks
             return [None] * len(looks)
         if self._looks is None:
             groups = [[s for s in entry.supports if s.key in self.looks] for entry in self.state.classes]
             self._looks = [(Looks([self.looks[s.key] for s in group]), group) for group in groups]
-        columns = self.scorer.class_errors(np.stack(feature_maps), [None] * len(looks)).argmin(1)
-        copies: list[Support | None] = []
-        for seen, column in zip(looks, columns.tolist(), strict=True):
-            examples, supports = self._looks[column]
-            (place,) = nearest_copies(Looks([seen]), examples)
-            copies.append(None if place is None else supports[place])
+        copies: list[Support | None] = [None] * len(looks)
+        seen, columns = Looks(looks), errors.argmin(1)
+        for column in set(columns.tolist()):
+            rows, (examples, supports) = np.flatnonzero(columns == column), self._looks[column]
+            for row, place in zip(rows.tolist(), nearest_copies(seen[rows], examples), strict=True):
+                copies[row] = None if place is None else supports[place]
         return copies
 
     def predict(self, feature_maps: Maps, key: str | None = None, look: bytes | None = None) -> Prediction:
@@ -311,10 +311,10 @@ class MapClassifier:
         scorer, gamma = self.scorer, self.head.gamma
         measures, rule = self.measures(maps, keys), self.rule
         errors, explains, known = measures[0], explained(*measures[:2]), rule.known(measures)
+        twins = self.near_copies(looks, errors) if looks is not None else [None] * len(maps)
         if transductive:
             errors, gamma = scorer.refined(errors, maps, keys, self._pools)
         shares = probabilities(errors, gamma)
-        twins = self.near_copies(looks, feature_maps) if looks is not None else [None] * len(maps)
 
         def by_class(row: NDArray[np.floating]) -> dict[str, float]:
             return dict(zip(scorer.names, row.tolist(), strict=True))

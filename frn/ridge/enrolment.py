@@ -174,19 +174,21 @@ class ClassScorer:
         return self.location_error(queries).mean(1)
 
     def _by_operators(self, queries: NDArray[np.floating]) -> Floats:
-        half = np.triu_indices(queries.shape[-1])
+        maps = np.ascontiguousarray(queries, dtype=np.float32)
+        count, r, d = maps.shape
+        half = np.flatnonzero(np.tri(d, dtype=bool).T)  # the upper triangle: moments are symmetric
         if self.operators is None:
             self.operators = [_packed(block, half) for block in self._blocks]
-        maps = np.ascontiguousarray(queries, dtype=np.float32)
-        moments = (maps.transpose(0, 2, 1) @ (maps / maps.shape[1]))[:, *half]
-        moments[:, half[0] != half[1]] *= 2  # each counts for both sides of the diagonal
+        moments = (maps.transpose(0, 2, 1) @ (maps / r)).reshape(count, -1).take(half, axis=1)
         return np.concatenate([moments @ each.T for each in self.operators], axis=1)
 
 
-def _packed(classes: Sequence[EnrolledClass], half: tuple[NDArray[np.intp], NDArray[np.intp]]) -> Floats:
-    """Return the upper triangles of I - G^T G, (way, d (d + 1) / 2)."""
-    taken: Floats = np.stack([((one.rows.T * one.signs) @ one.rows)[half] for one in classes])
-    np.subtract(half[0] == half[1], taken, out=taken)
+def _packed(classes: Sequence[EnrolledClass], half: NDArray[np.intp]) -> Floats:
+    """Return the upper triangles of I - G^T G, (way, d (d + 1) / 2); values off the diagonal count for both sides."""
+    taken: Floats = np.stack([((one.rows.T * one.signs) @ one.rows).take(half) for one in classes])
+    is_diagonal = half % (classes[0].rows.shape[1] + 1) == 0
+    np.subtract(is_diagonal, taken, out=taken)
+    taken[:, ~is_diagonal] *= 2
     return taken
 
 

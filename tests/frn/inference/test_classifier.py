@@ -398,10 +398,11 @@ def test_near_copies_of_examples_are_named(moths: Path) -> None:
     assert answer.near_copy_of == classifier.state.classes[1].supports[1]
     assert classifier.predict(copied.maps, copied.key, copied.look).near_copy_of is None  # an example, not a copy
     assert classifier.predict(copied.maps, "another key").near_copy_of is None
-    maps = [other.maps, copied.maps]
-    assert classifier.near_copies([other.look, copied.look], maps) == [None, answer.near_copy_of]
+    maps, looks = [other.maps, copied.maps], [other.look, copied.look]
+    together = classifier.predict_all(maps, ["x", "y"], looks)
+    assert [each.near_copy_of for each in together] == [None, answer.near_copy_of]
     classifier.looks = {}
-    assert classifier.near_copies([copied.look] * 2, maps) == [None, None]
+    assert all(each.near_copy_of is None for each in classifier.predict_all(maps, ["x", "y"], looks))
 
 
 def test_nothing_can_be_scored_without_classes() -> None:
