@@ -18,7 +18,7 @@ SPACE = 1.6 * np.array([(0.299, 0.587, 0.114), (-0.135, -0.265, 0.4), (0.4, -0.3
 """RGB to brightness and two differences of colour, which count less."""
 WINDOWS = 1, 3, 6  # numbers of cells for whose darker and brighter half of the pixels a new pair of colours is proposed
 BEAM = 3
-WEIGHT, POWER = 1.3, 1.2  # squared error that a byte may save: more in photos with much detail, which hides errors
+WEIGHT, POWER = 1.6, 1.2  # squared error that a byte may save: more in photos with much detail, which hides errors
 NEW, PAIR, HALVES, BLANK = 17.5, 33, 3, 1
 """Bytes of a new colour, of two, of a half block and of a blank, which shows the background alone."""
 
