@@ -3,6 +3,7 @@
 import argparse
 import ast
 import importlib
+import json
 import re
 import shlex
 import shutil
@@ -233,3 +234,11 @@ def test_documented_code_parses_and_its_names_exist(page: Path) -> None:
             if isinstance(node, ast.ImportFrom) and str(node.module).partition(".")[0] in ("frn", "frn_export"):
                 module = importlib.import_module(str(node.module))
                 assert all(hasattr(module, alias.name) for alias in node.names), ast.unparse(node)
+
+
+def test_the_readme_shows_the_numbers_of_the_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    result = frn("classify", "assets/samples/shells", "assets/samples/queries/nautilus 7.jpg", "--json")
+    answer, readme = json.loads(result.stdout), Path("README.md").read_text(encoding="utf-8")
+    for field in ("probability", "known", "explained"):
+        assert float(re.findall(rf'"{field}": ([\d.]+)', readme)[0]) == pytest.approx(answer[field], abs=2e-4)
