@@ -177,7 +177,7 @@ def score_labelled(
             elif outcome.key in holders:
                 examples.append(path)
             else:
-                errors, *_ = classifier.measures(outcome.maps[None], [None])
+                errors = classifier.scorer.class_errors(outcome.maps[None], [None])
                 (twin,) = classifier.near_copies([outcome.look], errors)
                 if twin is None:
                     yield truth, path, outcome
