@@ -1,7 +1,6 @@
 """`frn enroll`: save classes from folders of photos in a project file."""
 
 import dataclasses
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -123,16 +122,17 @@ def _summary(out: Path, classifier: "Classifier", skipped: int) -> dict[str, Any
 
 
 def _show(out: Path, classifier: "Classifier") -> None:
+    import numpy as np
+
     from frn.inference.lessons import advise
 
     rows = []
     for entry in classifier.state.classes:
-        shares = classifier.leave_one_out.get(entry.name, [math.nan])
-        compared = [(s, photo.path.name) for s, photo in zip(shares, entry.supports, strict=True) if not math.isnan(s)]
-        cells = ("", "only one image: leave-one-out is not possible" if len(shares) == 1 else "none was compared")
-        if compared:
-            least, name = min(compared)
-            cells = (f"{sum(share for share, _ in compared) / len(compared):.0%} on average", f"{least:.0%} {name}")
+        shares = classifier.leave_one_out.get(entry.name)
+        cells = ("", "only one image: leave-one-out is not possible" if shares is None else "none was compared")
+        if shares is not None and not np.isnan(shares).all():
+            least = entry.supports[np.nanargmin(shares)].path.name
+            cells = (f"{np.nanmean(shares):.0%} on average", f"{np.nanmin(shares):.0%} {least}")
         rows.append((entry.name, str(len(entry.supports)), *cells))
     console.print_table(("class", "images", "explained by the others", "least explained"), rows)
     console.stdout().print(f"{console.printable(str(out))}: photos below {classifier.threshold:.0%} known are unknown")
