@@ -1,7 +1,5 @@
 """An extractor for images of any size: the same network, whose map grows with the image."""
 
-import onnx
-
 from frn.errors import FrnError
 
 
@@ -11,6 +9,8 @@ def any_size(features: bytes, where: str) -> bytes:
     Test-time augmentation is left out. Raises FrnError, with `where`, if the network depends on the size of its images,
     as a transformer with learned positions does.
     """
+    import onnx  # here, because a quarter of the time to start would go into it
+
     model = onnx.load_model_from_string(features)
     nodes, graph = model.graph.node, model.graph
     if any("m_maps" in node.output for node in nodes):  # augmented: keep only the plain extractor inside

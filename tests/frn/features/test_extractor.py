@@ -205,6 +205,15 @@ def test_an_untrusted_model_gives_the_same_answers(shipped: Path) -> None:
     assert (theirs.shape, theirs.grid, theirs.head, theirs.sha256) == (ours.shape, ours.grid, ours.head, ours.sha256)
 
 
+@pytest.mark.parametrize("threads", [2, 3, 8])
+def test_maps_do_not_depend_on_threads_and_other_images(shipped: Path, threads: int) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (5, 32, 32, 3), dtype=np.uint8)
+    one, several = (Extractor.open(shipped, trusted=True, threads=n, device="cpu") for n in (1, threads))
+    np.testing.assert_array_equal(several.feature_maps(pixels), one.feature_maps(pixels))
+    np.testing.assert_array_equal(several.feature_maps(pixels[3:4]), one.feature_maps(pixels)[3:4])
+    assert several.feature_maps(pixels[:0]).shape == (0, *one.shape)
+
+
 LITTLE = 1280 * 2**20 + 4 * 3000 + 2 * 16 * 2**20
 
 
