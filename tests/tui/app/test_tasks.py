@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from frn_tui.dialogs.dialogs import Closeup
 from frn_tui.dialogs.picker import Picker
-from frn_tui.panes.review import LETTERS, Review
+from frn_tui.document.lettered_page import LETTERS
+from frn_tui.panes.review import Review
 
 from tests.tui.conftest import Drive, Driver
 from tests.tui.fake_engine import FakeEngine
@@ -78,10 +79,10 @@ async def questions(user: User) -> None:
     review = user.app.screen
     assert isinstance(review, Review)
     while review.page:
-        for at, path in enumerate(list(review.page)):
+        for at, path in enumerate(list(review.page.classes)):
             own, number = Path(path).name[:-4].split("-")
             right = (CLASSES.index(own) + (int(number) - 100 in WRONG)) % 5
-            ranking = [review.controller.names[class_id] for class_id in review.page[path]]
+            ranking = [review.controller.names[class_id] for class_id in review.page.classes[path]]
             if place := ranking.index(CLASSES[right]):
                 await user.press(LETTERS[at] if place == 1 else f"{LETTERS[at]} {right + 1}")
         await user.press("Y")

@@ -58,16 +58,16 @@ async def test_what_a_letter_does_and_the_places_stay_until_the_page_is_turned(d
     await driver.keys("n")
     size, before = len(review.page), names(review)
     assert size < 5
-    shown, order = tiles(review)[:size], dict(review.page)
+    shown, order = tiles(review)[:size], review.page
     for answer in review.controller.query.answers:  # as if a label had turned all answers round
         answer.get("scores", []).reverse()
     review.show()
     assert (tiles(review)[:size], names(review), review.page) == (shown, before, order)
     await driver.keys("pagedown")
     assert names(review)[:size] == before[:size]
-    assert not order.keys() & review.page.keys()
+    assert not order.classes.keys() & review.page.classes.keys()
     await driver.keys("pageup")
-    assert list(review.page) == list(order)
+    assert list(review.page.classes) == list(order.classes)
 
 
 async def test_a_page_turns_once_all_answers_have_followed_the_labels(driver: Driver, fake_engine: FakeEngine) -> None:
@@ -75,15 +75,15 @@ async def test_a_page_turns_once_all_answers_have_followed_the_labels(driver: Dr
     review.gallery.tile_width = 50  # so that not all photos fit on one page
     await driver.keys("n")
     fake_engine.held["query"] = asyncio.Event()
-    page = list(review.page)
+    page = list(review.page.classes)
     await driver.app.run_action("screen.do('right-all')")
     await driver.app.run_action("screen.do('right-all')")  # a second key confirms nothing that is not on the screen
     await driver.pilot.pause()
-    assert list(review.page) == page
+    assert list(review.page.classes) == page
     fake_engine.held.pop("query").set()
     await driver.idle()
     assert labels(review).keys() == {path.rpartition("/")[2] for path in page}
-    assert names(review)[len(page)].endswith(next(iter(review.page)).rpartition("/")[2])
+    assert names(review)[len(page)].endswith(next(iter(review.page.classes)).rpartition("/")[2])
 
 
 async def test_a_click_does_what_the_letter_does(driver: Driver) -> None:

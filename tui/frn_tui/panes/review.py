@@ -13,13 +13,14 @@ from textual.widgets import Static
 
 from frn_tui.client.protocol import Answer
 from frn_tui.dialogs.dialogs import Dialog
+from frn_tui.document.lettered_page import LETTERS, LetteredPage
 from frn_tui.document.queries import best_score, subject_in
 from frn_tui.document.review_state import Reviewed, effort, rival, summary
 from frn_tui.panes.context import Context
 from frn_tui.panes.picture import LargeView
 from frn_tui.panes.verdicts import Arranging, Judging, Threshold, rename_class
 from frn_tui.settings.keys import TABLE, KeyedScreen
-from frn_tui.terminal.text import class_keys, count_of, display_name
+from frn_tui.terminal.text import class_keys, count_of, display_name, fit
 from frn_tui.widgets.bars import Histogram
 from frn_tui.widgets.gallery import Gallery, GalleryItem
 from frn_tui.widgets.jobs import JobLine
@@ -37,8 +38,6 @@ ORDERED_BY = {
 """Column of the table that each order sorts."""
 WIDE = 100  # width in cells from which the table shows the main example
 FOOTER = "help right none-of-these move next-outlier sort filter view remove undo export"
-LETTERS = "abcdefghijklnopqrstvwyABCDEFGHIJKLMNOPQRSTUVWXZ"
-"""Keys of the photos of a page; `m`, `u`, `x`, `z` and `Y` keep their meaning."""
 PAGE_FOOTER = "help none-of-these move zoom undo cancel"
 PAGE_KEYS = "letter: to the class after →, again: the next   1-9: class   Y: rest is right"
 
@@ -85,12 +84,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         self.histogram = Histogram(id="histogram")
         self.jobs = JobLine(id="review-jobs")
         self.items: dict[str, Reviewed] = {}
-        self.page: dict[str, list[int]] = {}
-        """Class ids of the photos with a letter, the likeliest first, as when their page was turned to.
-
-        A label changes all answers, but what a letter does stays as its user saw it until the page is turned.
-        """
-        self._first, self._page_size = 0, 1  # place of the first photo of the page, and how many photos fit on one
+        self.page, self._page_size = LetteredPage(), 1  # and how many photos fit on a page
 
     def handlers(self) -> list[object]:
         return [self, *self.services, self.gallery]
@@ -145,7 +139,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         words = words.removeprefix("original order").removeprefix(" · ")
         if self.gallery.size:  # not while the large view hides it
             self._page_size = min(self.gallery.capacity, len(LETTERS))
-        page, pages = self._first // self._page_size + 1, -(-len(chosen) // self._page_size)
+        page, pages = self.page.first // self._page_size + 1, -(-len(chosen) // self._page_size)
         keys, place = effort(items, self._page_size), f"page {page} of {pages}" if self.page else ""
         parts = ("Answers", f"{len(chosen)} of {len(items)}", keys, place, words, summary(items))
         self._update("title", " · ".join(filter(None, parts)))
@@ -169,16 +163,17 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
             name, note = _named(item), self._line(sign, *self._cells(item))
         mark = "" if item.is_readable else "broken"
         if item.path in self.page:
-            mark, sign = LETTERS[list(self.page).index(item.path)], "◆" if item.label is not None else "?"
+            mark, sign = self.page.letter(item.path), "◆" if item.label is not None else "?"
             sign = sign if item.label is not None or item.is_unknown else " "
-            name = name if note else sign + self._choice(item, self.gallery.tile.width - 3)
+            room = self.gallery.tile.width - 3
+            name = name if note else sign + self.page.choice(item, self.controller.names, room)
         return GalleryItem(item.path, name, item.answer.get("key"), mark, note, tuple(subject_in(item.answer)))
 
     def _cells(self, item: Reviewed) -> tuple[str, ...]:
         if best_score(item.answer) is None:
             return (item.said, "", "", "", "", "")
         numbers, near = (item.certainty, item.known, f"{item.lead:.2f}"), item.nearest
-        said = self._choice(item, 60) if item.path in self.page else item.said
+        said = self.page.choice(item, self.controller.names, 60) if item.path in self.page else item.said
         return (said, *numbers, rival(item.answer, self.controller.names), near.path.name if near else "")
 
     def _heads(self, sorted_by: str) -> str:
@@ -304,27 +299,22 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
             self._end_pages()
             self.context.say(f"no more answers{self.controller.query.waiting}   n: again from the least certain")
             return
-        self.page, self._first = {}, place
+        self.page = LetteredPage(place)
         self.show()
         self._put_letters()
 
     def _put_letters(self) -> None:
         """Put letters on the photos of the page that are in view; those that had one keep what it does."""
         self.gallery.clicks = True
-        self.gallery.show_from(self._first)
-        paths = [self.gallery.paths[at] for at in self.gallery.in_view if at >= self._first][: len(LETTERS)]
-        page = {}
-        for item in (self.items[path] for path in paths):
-            ids = [score["id"] for score in item.answer.get("scores", [])]
-            if ids:
-                ids.sort(key=lambda class_id: class_id != item.label_id)
-                page[item.path] = self.page.get(item.path) or ids
-        self.page, arrangement = page, self.controller.arrangement
-        arrangement.held = max(arrangement.held, self._first + len(paths))
+        first, arrangement = self.page.first, self.controller.arrangement
+        self.gallery.show_from(first)
+        paths = [self.gallery.paths[at] for at in self.gallery.in_view if at >= first][: len(LETTERS)]
+        self.page = self.page.with_photos([self.items[path] for path in paths])
+        arrangement.held = max(arrangement.held, first + len(paths))
         self.show()
 
     def _end_pages(self) -> None:
-        self.page, self.controller.arrangement.held, self.gallery.clicks = {}, 0, False
+        self.page, self.controller.arrangement.held, self.gallery.clicks = LetteredPage(), 0, False
         self.show()
 
     @property
@@ -335,30 +325,17 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         """Let a letter be what it is elsewhere while no photo has one."""
         return super().check_action(action, parameters) and (action not in ("letter", "page") or self._has_letters)
 
-    def _classes_of(self, item: Reviewed) -> list[int]:
-        """Return the ids of the class that a photo of the page is in, and of those that its letter leads to."""
-        ids = [class_id for class_id in self.page[item.path] if class_id in self.controller.names]
-        if item.label is None:
-            return ids
-        at = ids.index(item.label_id) + 1 if item.label_id in ids else 0
-        return [item.label_id or 0, *ids[at:], *ids[: max(at - 1, 0)]]
-
-    def _choice(self, item: Reviewed, room: int) -> str:
-        """Return the class of a photo of the page, and the one that its letter leads to."""
-        names = [display_name(self.controller.names.get(of, item.said)) for of in self._classes_of(item)[:2]]
-        widths = fit([cell_len(name) for name in names], room - 1)
-        return "→".join(set_cell_size(name, width) for name, width in zip(names, widths, strict=True))
-
     @property
     def _on_page(self) -> dict[str, Reviewed]:
         """Return the photos with letters that are in view, by letter."""
         items = {item.path: item for item in self.controller.reviewed()}  # `self.items` may be older than the last key
-        paths, shown = list(self.page), {self.gallery.paths[at] for at in self.gallery.in_view}
-        return {LETTERS[at]: items[path] for at, path in enumerate(paths) if path in shown and path in items}
+        shown = [self.gallery.paths[at] for at in self.gallery.in_view]
+        return {self.page.letter(path): items[path] for path in shown if path in self.page and path in items}
 
     def action_letter(self, letter: str) -> None:
         """Give the photo with a letter to the next likely class."""
-        if (item := self._on_page.get(letter)) is not None and (ids := self._classes_of(item)):
+        item, names = self._on_page.get(letter), self.controller.names
+        if item is not None and (ids := self.page.classes_of(item, names)):
             self.gallery.cursor = self.gallery.paths.index(item.path)
             self.judge({ids[1 % len(ids)]: [item.answer]})
 
@@ -366,7 +343,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
     def press_letter(self, event: Gallery.Clicked) -> None:
         event.stop()
         if self._has_letters and event.item.path in self.page:
-            self.action_letter(LETTERS[list(self.page).index(event.item.path)])
+            self.action_letter(self.page.letter(event.item.path))
 
     def action_right_all(self) -> None:
         """Confirm the photos of the page without a label, and turn it; without letters, confirm as elsewhere."""
@@ -375,7 +352,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
             return
         by_class: dict[int, list[Answer]] = {}
         for item in self._on_page.values():
-            if item.label is None and (ids := self._classes_of(item)):
+            if item.label is None and (ids := self.page.classes_of(item, self.controller.names)):
                 by_class.setdefault(ids[0], []).append(item.answer)
         if by_class:
             self.judge(by_class, ": the rest of the page")
@@ -386,12 +363,12 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         if step > 0:
             self.context.start(self._turn, group="page")
         else:
-            self._turn_to(max(self._first - self._page_size, 0))
+            self._turn_to(max(self.page.first - self._page_size, 0))
 
     async def _turn(self) -> None:
         await self.controller.sync()
         if self._has_letters:
-            self._turn_to(self._first + len(self.page))
+            self._turn_to(self.page.first + len(self.page))
 
     def action_new(self) -> None:
         arrived = [path for path in self.controller.query.arrived if path in self.items]
@@ -429,14 +406,6 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
 
 def _named(item: Reviewed) -> str:
     return "/".join(item.path.split("/")[-2:])
-
-
-def fit(widths: Sequence[int], room: int) -> list[int]:
-    """Return the widths of columns that share some room: as wanted, but the widest ones become narrower."""
-    fitted = list(widths)
-    while sum(fitted) > room and max(fitted) > 4:
-        fitted[fitted.index(max(fitted))] -= 1
-    return fitted
 
 
 def described(item: Reviewed, names: dict[int, str]) -> str:

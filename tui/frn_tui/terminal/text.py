@@ -1,6 +1,6 @@
 """Safe display of external names, and display of fractions as numbers and bars."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, islice
 
 from rich.cells import cell_len
@@ -81,3 +81,11 @@ def _fitting(parts: list[str], width: int) -> list[str]:
     """Return as many whole parts from the start as fit, because half an escape could be misread."""
     ends = accumulate(map(cell_len, parts))
     return [part for part, end in zip(parts, ends, strict=True) if end <= width]
+
+
+def fit(widths: Sequence[int], room: int) -> list[int]:
+    """Return the widths of columns that share some room: as wanted, but the widest ones become narrower."""
+    fitted = list(widths)
+    while sum(fitted) > room and max(fitted) > 4:
+        fitted[fitted.index(max(fitted))] -= 1
+    return fitted
