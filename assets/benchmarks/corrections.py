@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 from frn_tui.client.client import EngineClient
-from frn_tui.client.protocol import Answer
+from frn_tui.client.protocol import QueryAnswer
 from frn_tui.document.controller import Controller
 from frn_tui.document.review_state import Reviewed, effort
 from frn_tui.widgets.gallery import tiled
@@ -69,7 +69,7 @@ class User:
         page = [items[path] for path in arrangement.paths[arrangement.held :][: self.page]]
         arrangement.held += len(page)
         numbers = {name: number for number, name in self.controller.names.items()}
-        confirmed: dict[int, list[Answer]] = {}
+        confirmed: dict[int, list[QueryAnswer]] = {}
         for item in page:
             number = numbers[Path(item.path).parent.name]
             ranking = [score["id"] for score in item.answer["scores"]]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from frn.errors import FrnError
 from frn.features.extractor import Extractor
+from frn.features.feature_cache import Maps
 from frn.features.onnx_runtime import check_model, open_session, run_session
 from frn.heads.frn import FRNHead
 from frn.models.model import Model
@@ -34,8 +35,6 @@ HEAD_TOLERANCE = 5e-6
 Usual models stay below 1e-6; with 640 channels and many shots, float32 sums of 409,600 terms reach 2e-6 if rho is
 small."""
 COARSE_TOLERANCE = 2e-2  # tolerance for int8, where one grey level can move an activation to its next step
-
-Maps = NDArray[np.float32]
 
 
 def compare_features(model: Model, graph: bytes, *, allowed: float = FEATURE_TOLERANCE) -> Difference:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.errors import FrnError, FrnWarning
-from frn.estimator.fitted import Answer, Fitted, embed_all
+from frn.estimator.fitted import Fitted, PhotoAnswer, embed_all
 from frn.estimator.labels import Labels, as_known, as_labels, check_kind, label_type, read_labels
 from frn.estimator.loading import classifier_file, load_classifier, load_extractor
 from frn.estimator.photos import NO_FILE, Photo, check_flag, expanded, list_photos, path_of, several
@@ -199,7 +199,7 @@ class FewShotClassifier:
         """Return whether each photo is unknown, (n,): `known` is below `threshold_`."""
         return np.array([answer.unknown for answer in self._fitted.predictions(photos)], dtype=bool)
 
-    def answers(self, photos: Iterable[Photo]) -> Iterator[Answer]:
+    def answers(self, photos: Iterable[Photo]) -> Iterator[PhotoAnswer]:
         """Yield the complete result for each photo, in constant memory.
 
         A photo that cannot be read gets an `error` field; the others are still classified. Later fits do not affect the

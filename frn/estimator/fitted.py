@@ -19,7 +19,7 @@ from frn.projects.session import State
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PhotoAnswer:
     """The answer to one photo, or the reason why there is none."""
 
     photo: Any
@@ -55,18 +55,18 @@ class Fitted:
                 raise outcome
             yield outcome
 
-    def each(self, photos: Iterable[Photo]) -> Iterator[Answer]:
+    def each(self, photos: Iterable[Photo]) -> Iterator[PhotoAnswer]:
         """Yield answers as `FewShotClassifier.answers` does."""
         listed, again = itertools.tee(photos)
         at = dict(zip(self.classifier.names, self.labels.tolist(), strict=True))
         for photo, outcome in zip(again, self.outcomes(listed), strict=True):
             if isinstance(outcome, FrnError):
-                yield Answer(photo, error=outcome)
+                yield PhotoAnswer(photo, error=outcome)
             else:
                 probability, explained = outcome.probabilities[outcome.label], outcome.explained[outcome.label]
                 example_of = at.get(outcome.example_of) if outcome.example_of else None
                 known, unknown = outcome.known, outcome.unknown
-                yield Answer(photo, at[outcome.label], probability, explained, known, unknown, None, example_of)
+                yield PhotoAnswer(photo, at[outcome.label], probability, explained, known, unknown, None, example_of)
 
     def outcomes(self, photos: Iterable[Photo], transductive: bool = False) -> Iterator[Prediction | FrnError]:
         """Yield predictions and errors of photos, in order and in batches; all at once if `transductive`."""

@@ -7,7 +7,7 @@ from typing import get_args
 from frn.errors import FrnError
 from frn.features.extractor import Extractor, Tta
 from frn.features.feature_cache import FeatureStore
-from frn.features.onnx_runtime import MAX_BYTES, Device
+from frn.features.onnx_runtime import MAX_MODEL_BYTES, Device
 from frn.inference.classifier import Classifier
 from frn.inference.enrollment import listed_state
 from frn.models.zoo import DEFAULT_MODEL, ModelFiles, resolve
@@ -38,7 +38,7 @@ def export_on_demand(files: ModelFiles, device: Device, tta: Tta, threads: int =
     if files.extractor is None:
         where, data, trusted = files.weights, _features_file(files.weights), True
     else:
-        where, data, trusted = files.extractor, read_member(files.extractor, MAX_BYTES), files.shipped
+        where, data, trusted = files.extractor, read_member(files.extractor, MAX_MODEL_BYTES), files.shipped
     plain = data
     if tta != "none":
         if not trusted:

@@ -42,7 +42,7 @@ def episode_accuracies(
     target = torch.arange(shape.way, device=feature_maps.device).repeat_interleave(shape.queries)
 
     @torch.inference_mode()
-    def evaluate(start: int) -> NDArray[np.float64]:
+    def accuracies_from(start: int) -> NDArray[np.float64]:
         chunk = range(start, min(start + CHUNK, episodes.stop))
         sampled = np.stack([evaluation_episode(sizes, shape, seed=seed, index=index) for index in chunk])
         logits = score(torch.from_numpy(sampled).to(feature_maps.device))
@@ -56,7 +56,7 @@ def episode_accuracies(
     at_once = threads if feature_maps.is_cpu else 1
     workers = ThreadPoolExecutor(at_once, initializer=torch.set_num_threads, initargs=(1,))
     try:
-        for start, part in zip(starts, workers.map(evaluate, starts), strict=True):
+        for start, part in zip(starts, workers.map(accuracies_from, starts), strict=True):
             done = start - first
             correct[done : done + CHUNK] = part
             if progress and done // CHUNK % 16 == 0:

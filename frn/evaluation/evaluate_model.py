@@ -77,7 +77,7 @@ class EvaluationOptions:
         return [EpisodeShape(way=self.way, shot=k, queries=self.queries) for k in self.shot or (1, 5)]
 
 
-def evaluate(
+def evaluate_model(
     options: EvaluationOptions,
     *,
     bars: ProgressBars = no_bars,

@@ -16,8 +16,7 @@ import numpy as np
 from frn.errors import FrnError
 from frn.features.extractor import Embedded
 from frn.inference.classifier import Classifier, Prediction
-from frn.inference.records import Answer as Record
-from frn.inference.records import Score, Unreadable, answer_of, rounded
+from frn.inference.records import Answer, Score, Unreadable, answer_of, rounded
 from frn.inference.unknown.rule import auroc
 from frn.projects.names import is_no_class, match_names
 from frn.projects.session import check_name
@@ -26,7 +25,7 @@ Z_95 = 1.959964  # normal quantile of a 95% interval
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class LabelledAnswer:
     """The true class and the predicted class of one photo."""
 
     path: Path
@@ -49,7 +48,7 @@ class Answer:
         return self.label == self.truth
 
     @property
-    def record(self) -> Record:
+    def record(self) -> Answer:
         """The answer as in files and JSON."""
         return answer_of(str(self.path), self.prediction, truth=self.truth)
 
@@ -71,8 +70,8 @@ class LabelledScore:
     """All answers and their statistics. Fractions are between 0 and 1."""
 
     classes: tuple[str, ...]
-    known: Sequence[Answer]  # photos of the enrolled classes
-    unknown: Sequence[Answer]  # photos of other classes
+    known: Sequence[LabelledAnswer]  # photos of the enrolled classes
+    unknown: Sequence[LabelledAnswer]  # photos of other classes
     examples: Sequence[Path]  # photos that are skipped because they are examples of a class
     broken: Sequence[tuple[Path, FrnError]]
     near_copies: Sequence[NearCopy] = ()  # photos that are skipped because they are near copies of an example
@@ -80,7 +79,7 @@ class LabelledScore:
     """Notes on folders whose name matches a class only loosely or not at all, and on classes without photos."""
 
     @property
-    def records(self) -> list[Record | Unreadable]:
+    def records(self) -> list[Answer | Unreadable]:
         """Return one record per photo, also of those that cannot be read."""
         unreadable = (Unreadable(image=str(path), error=str(error)) for path, error in self.broken)
         return [*(answer.record for answer in (*self.known, *self.unknown)), *unreadable]
@@ -163,7 +162,7 @@ def score_labelled(
         notes.append(f"the folder has no photo of the class{'es' * (len(missing) > 1)} {', '.join(missing)}")
     holders = classifier.state.holders()
     files = (path for paths in members.values() for path in paths)
-    answers: dict[bool, list[Answer]] = {True: [], False: []}
+    answers: dict[bool, list[LabelledAnswer]] = {True: [], False: []}
     examples: list[Path] = []
     near_copies: list[NearCopy] = []
     broken: list[tuple[Path, FrnError]] = []
@@ -189,7 +188,7 @@ def score_labelled(
         embedded = [seen for _, _, seen in batch]
         predictions = classifier.predictions(embedded, transductive=transductive, copies=False)
         for (truth, path, seen), prediction in zip(batch, predictions, strict=True):
-            answers[truth in names].append(Answer(path, truth, replace(prediction, box=seen.box)))
+            answers[truth in names].append(LabelledAnswer(path, truth, replace(prediction, box=seen.box)))
     if not answers[True]:
         raise FrnError(
             f"no photos to score: {len(examples)} are examples, {len(near_copies)} are near copies of an example, "

@@ -19,7 +19,7 @@ from PIL import Image
 
 from frn.errors import FrnError, shorten
 from frn.features.feature_cache import FeatureStore, Maps, content_key
-from frn.features.onnx_runtime import MAX_BYTES, Device, ForeignModel, OwnModel, Session, parse_json
+from frn.features.onnx_runtime import MAX_MODEL_BYTES, Device, ForeignModel, OwnModel, Session, parse_json
 from frn.images.boxes import Box
 from frn.images.near_copies import look
 from frn.images.opening import decode_crop, decode_crops, read_file
@@ -110,7 +110,7 @@ class Extractor:
     @classmethod
     def open(cls, path: Path, *, trusted: bool = False, device: Device = "auto", threads: int = 0) -> "Extractor":
         """Open a file. Raises FrnError if the file cannot be read or is rejected."""
-        return cls(read_member(path, MAX_BYTES), str(path), trusted=trusted, device=device, threads=threads)
+        return cls(read_member(path, MAX_MODEL_BYTES), str(path), trusted=trusted, device=device, threads=threads)
 
     def _check_signature(self, where: str) -> None:
         side, r = self.transform.size, self.grid[0] * self.grid[1] * (4 if self.tta == "views" else 9) // 9

@@ -30,7 +30,7 @@ from frn.system.caches import APPLICATION, FEATURES, is_feature_store, make_cach
 from frn.system.processes.forks import after_fork
 
 FEATURE_CACHE_VERSION = 5  # version of the table and of image decoding; a file with another version is replaced
-MAX_BYTES = 2 << 30
+MAX_CACHE_BYTES = 2 << 30
 TOUCH = 3600.0  # minimum seconds between two recorded uses, so that not every read causes a write
 
 FILES = "files"  # name that the keys of files have in place of an extractor
@@ -73,7 +73,7 @@ def content_key(data: bytes) -> str:
 class FeatureStore:
     """Feature maps (r, d) by extractor and content key, shared safely between processes and threads."""
 
-    def __init__(self, path: Path | None = None, *, limit: int = MAX_BYTES) -> None:
+    def __init__(self, path: Path | None = None, *, limit: int = MAX_CACHE_BYTES) -> None:
         """Open or create a store for at most `limit` bytes of maps; the least recently used are deleted first."""
         self.limit = limit
         self._lock = threading.RLock()

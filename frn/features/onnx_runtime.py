@@ -23,9 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.errors import FrnError, shorten
+from frn.features.feature_cache import Maps
 from frn.system.processes.forks import after_fork
 from frn.system.processes.messages import Message
-from frn.system.processes.sandbox import Answer, SandboxedWorker, WorkerKilledError
+from frn.system.processes.sandbox import Reply, SandboxedWorker, WorkerKilledError
 
 if TYPE_CHECKING:
     import onnx
@@ -33,13 +34,12 @@ if TYPE_CHECKING:
 
 Device = Literal["auto", "cpu", "cuda"]
 Kind = TypeVar("Kind")
-Maps = NDArray[np.float32]
 Value: TypeAlias = tuple[str, str, list[Any]]
 """Name, type and shape of an input or output; a dimension that is not fixed is not a number."""
 
 FEATURES_FORMAT = "frn-features"  # value of the metadata entry `frn.format` of an extractor
 TRACED_HEAD = "frn-traced-head"  # the same for a head other than FRN's
-MAX_BYTES = 1 << 30
+MAX_MODEL_BYTES = 1 << 30
 MAX_METADATA = 4 << 20
 MAX_ELEMENTS = 1 << 25
 """Maximum number of values that a layer may compute for one image: 128 MiB in float32.
@@ -81,8 +81,8 @@ def check_model(data: bytes, where: str) -> dict[str, str]:
     import onnx
     from google.protobuf.message import DecodeError
 
-    if len(data) > MAX_BYTES:
-        raise FrnError(f"{where}: is {len(data) >> 20} MiB; the limit is {MAX_BYTES >> 20} MiB")
+    if len(data) > MAX_MODEL_BYTES:
+        raise FrnError(f"{where}: is {len(data) >> 20} MiB; the limit is {MAX_MODEL_BYTES >> 20} MiB")
     try:
         model = onnx.load_model_from_string(data)
     except DecodeError as error:
@@ -312,7 +312,7 @@ def _describe(session: Any) -> tuple[dict[str, str], list[Value], list[Value]]:
 _open: dict[str, Any] = {}  # the session of this process, if the process is a child
 
 
-def answer(question: Message, blobs: list[bytes]) -> Answer:
+def answer(question: Message, blobs: list[bytes]) -> Reply:
     """Answer a request in the child process."""
     if question["do"] == "run":
         named = zip(question["shapes"].items(), blobs, strict=True)

@@ -22,9 +22,9 @@ from frn.system.archives import read_whole
 from frn.system.hardware import cores
 from frn.system.processes.forks import after_fork
 from frn.system.processes.messages import Message, convert
-from frn.system.processes.sandbox import Answer, SandboxedWorker, WorkerKilledError
+from frn.system.processes.sandbox import Reply, SandboxedWorker, WorkerKilledError
 
-MAX_BYTES = 256 * 1024 * 1024
+MAX_PHOTO_BYTES = 256 * 1024 * 1024
 QUICK_BYTES = 8 << 20  # size limit of files decoded in this process: a header may have a million entries, read singly
 QUICK = (b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a")
 JPEG, JPEG_SCAN = b"\xff\xd8\xff", b"\xff\xda"
@@ -49,7 +49,7 @@ def read_file(path: Path) -> bytes:
 
     Pipes and devices, which may never end, are not read.
 
-    Raises FrnError if the file is missing, not a regular file, empty, or larger than `MAX_BYTES`.
+    Raises FrnError if the file is missing, not a regular file, empty, or larger than `MAX_PHOTO_BYTES`.
     """
     file, box = split_box(path)
     if box is not None:
@@ -59,7 +59,7 @@ def read_file(path: Path) -> bytes:
         part, _ = _decode(read_file(file), str(file), DecodeRequest(box=box))
         part.save(encoded, "PNG", compress_level=1)
         return encoded.getvalue()
-    if not (data := read_whole(path, MAX_BYTES)):
+    if not (data := read_whole(path, MAX_PHOTO_BYTES)):
         raise FrnError(f"{path}: is empty (0 bytes)")
     return data
 
@@ -161,7 +161,7 @@ def _in_child(data: bytes, where: str, request: DecodeRequest) -> tuple[Image.Im
     return image, (width, height)
 
 
-def answer(question: Message, blobs: list[bytes]) -> Answer:
+def answer(question: Message, blobs: list[bytes]) -> Reply:
     """Decode an image in the child process."""
     request = convert(question["request"], DecodeRequest)
     with warnings.catch_warnings(record=True) as caught:

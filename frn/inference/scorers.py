@@ -21,7 +21,7 @@ import numpy as np
 from frn.errors import FrnError
 from frn.features.extractor import Extractor
 from frn.features.feature_cache import Maps
-from frn.features.onnx_runtime import MAX_BYTES, ForeignModel, Session
+from frn.features.onnx_runtime import MAX_MODEL_BYTES, ForeignModel, Session
 from frn.inference.enrolled_form import EnrolledForm
 from frn.inference.unknown.rule import Shares, without_itself
 from frn.models.zoo import HEAD_FILE, WEIGHTS, is_exported
@@ -172,7 +172,7 @@ class OtherHead:
         where = Path(extractor.where)
         graph, weights = where.with_name(HEAD_FILE), where.with_name(WEIGHTS) if is_exported(where) else where
         if is_exported(where) and graph.is_file():
-            data = read_member(graph, MAX_BYTES)
+            data = read_member(graph, MAX_MODEL_BYTES)
             return cls.of_graph(ForeignModel(data, str(graph), "cpu", extractor.threads), data, extractor)
         if not weights.is_file():
             raise FrnError(

@@ -14,7 +14,7 @@ from typing import Any
 from frn.errors import FrnError, shorten
 from frn.system.files import require_regular
 from frn.system.processes.messages import Message
-from frn.system.processes.sandbox import Answer, SandboxedWorker, WorkerKilledError
+from frn.system.processes.sandbox import Reply, SandboxedWorker, WorkerKilledError
 
 SECONDS = 8.0
 MEMORY = 1 << 30
@@ -34,7 +34,7 @@ def check_checkpoint(path: Path) -> None:
         child.close()
 
 
-def answer(question: Message, _: list[bytes]) -> Answer:
+def answer(question: Message, _: list[bytes]) -> Reply:
     """Answer a request in the child process."""
     path, where = Path(question["path"]), question["where"]
     try:

@@ -45,7 +45,7 @@ from frn.models.header import (
 from frn.models.zoo import is_bare, resolve
 from frn.system.files import require_regular, sha256, write_atomically
 
-Maps = NDArray[np.float32]
+Array = NDArray[np.float32]
 
 
 class Model(nn.Module):
@@ -96,7 +96,7 @@ class Model(nn.Module):
             adapted: Tensor = self.adapter(maps)
         return adapted
 
-    def adapt(self, channels: Maps) -> None:
+    def adapt(self, channels: Array) -> None:
         """Apply a map of the channels, (d, d), to all feature maps, after an earlier one if there is any."""
         weight, earlier = torch.from_numpy(channels.T), self.adapter
         self.adapter = nn.Linear(self.d, self.d, bias=False).requires_grad_(False)
@@ -139,16 +139,16 @@ def load_model(model: str | Path, *, transform: EvaluationTransform | None = Non
     return _filled(Model(config), weights, path, record)
 
 
-def head_logits(model: str | Path) -> tuple[Callable[[Maps, Maps], Maps], str]:
+def head_logits(model: str | Path) -> tuple[Callable[[Array, Array], Array], str]:
     """Return a trained head as a function from supports (way, k, r, d) and queries (n, r, d) to logits (n, way).
 
     The second value is the head's `unequal`.
     """
     head = load_model(model).head
 
-    def logits(support: Maps, query: Maps) -> Maps:
+    def logits(support: Array, query: Array) -> Array:
         with torch.inference_mode():
-            scores: Maps = head(torch.from_numpy(support), torch.from_numpy(query)).numpy()
+            scores: Array = head(torch.from_numpy(support), torch.from_numpy(query)).numpy()
         return scores
 
     return logits, head.unequal

@@ -26,7 +26,7 @@ from frn.system.files import decode_json, read_regular, write_atomically
 SUFFIX = ".frn.json"
 PROJECT_FORMAT = "frn-project"
 PROJECT_VERSION = 2  # version 2: the threshold is for `known`; in version 1, it was an explained share
-MAX_BYTES = 256 << 20
+MAX_PROJECT_BYTES = 256 << 20
 
 Document = dict[str, Any]
 
@@ -90,7 +90,7 @@ def load_project(path: Path) -> Project:
 
     Raises FrnError if the file cannot be read, is damaged, has a newer version or is not a project.
     """
-    data = read_regular(path, MAX_BYTES)
+    data = read_regular(path, MAX_PROJECT_BYTES)
     try:
         document = decode_json(data)
     except FrnError as error:
@@ -135,7 +135,7 @@ def save_project(path: Path, project: Project, *, replace: bool = False) -> Proj
         data = json.dumps(document, indent=1).encode()
 
     def keep_backup() -> None:  # inside the write: otherwise two programs could both find that no file exists
-        current = read_regular(path, MAX_BYTES) if path.exists() else None
+        current = read_regular(path, MAX_PROJECT_BYTES) if path.exists() else None
         if current is not None and current != project.stamp and not replace:
             changed = "was changed by another program" if project.stamp is not None else "already exists"
             raise FrnError(f"{path}: {changed}. Save under another name, or replace it (--replace).", code="exists")

@@ -89,17 +89,17 @@ def remaining_commands(row: Row, locations: Locations) -> list[Command]:
     return list(dict.fromkeys(missing))
 
 
-class Answer(Struct, frozen=True):
+class EvalOutput(Struct, frozen=True):
     """Result of a measurement: the output of `frn eval --json`."""
 
     results: list[Result]
     seed: int
 
 
-def stored(measurement: Measurement, locations: Locations) -> Answer | None:
+def stored(measurement: Measurement, locations: Locations) -> EvalOutput | None:
     """Return the result of a measurement, or None if it does not exist, is damaged or older than the model."""
     try:
-        answer = convert(read_json(locations.answer(measurement)), Answer)
+        answer = convert(read_json(locations.answer(measurement)), EvalOutput)
     except ValueError:
         return None
     model = Path(locations.result(measurement.run))
@@ -247,7 +247,7 @@ def report(table: Table, rows: Sequence[Row], locations: Locations, missing: Map
     )
 
 
-def compare(rows: Sequence[Row], lines: Sequence[Line], measured: Mapping[str, Answer]) -> list[Comparison]:
+def compare(rows: Sequence[Row], lines: Sequence[Line], measured: Mapping[str, EvalOutput]) -> list[Comparison]:
     """Compare every method with that of the first row, at each shot; answers with `correct` give paired intervals."""
     compared: list[Comparison] = []
     for shot in dict.fromkeys(shot for row in rows for shot in row.cells):
@@ -267,7 +267,7 @@ def method_of(label: str) -> str:
 
 
 def _comparison(
-    method: str, shot: int, figures: list[Figure], first: list[Figure], measured: Mapping[str, Answer]
+    method: str, shot: int, figures: list[Figure], first: list[Figure], measured: Mapping[str, EvalOutput]
 ) -> Comparison:
     seeds, of_first = ([f.accuracy for f in each if f.accuracy is not None] for each in (figures, first))
     difference = float(np.mean(seeds) - np.mean(of_first))
@@ -283,7 +283,7 @@ def _comparison(
     return Comparison(method, str(shot), difference, ci95, paired, seeds, verdict)
 
 
-def _per_episode(answer: Answer | None, shot: int) -> NDArray[np.float64]:
+def _per_episode(answer: EvalOutput | None, shot: int) -> NDArray[np.float64]:
     """Return the share of correct answers in each episode, or nothing if it was not stored."""
     for result in answer.results if answer else ():
         if result["shot"] == shot and "correct" in result:
@@ -291,7 +291,7 @@ def _per_episode(answer: Answer | None, shot: int) -> NDArray[np.float64]:
     return np.empty(0)
 
 
-def _line(row: Row, measured: Mapping[str, Answer], done: Mapping[str, RunStatus], missing: str | None) -> Line:
+def _line(row: Row, measured: Mapping[str, EvalOutput], done: Mapping[str, RunStatus], missing: str | None) -> Line:
     figures: dict[str, Figure] = {}
     for shot, cell in row.cells.items():
         answer = measured.get(cell.measurement.name)
@@ -301,7 +301,7 @@ def _line(row: Row, measured: Mapping[str, Answer], done: Mapping[str, RunStatus
     return Line(row.name, row.label, figures, commands(row, done), missing)
 
 
-def _protocol(answer: Answer) -> str:
+def _protocol(answer: EvalOutput) -> str:
     shape = answer.results[0]
     return f"{shape['way']}-way, {shape['queries']} queries, {shape['episodes']:,} episodes, seed {answer.seed}"
 

@@ -102,7 +102,7 @@ class GraphBuilder:
         return model
 
 
-def evaluate(
+def graph_values(
     nodes: Sequence[onnx.NodeProto],
     weights: Sequence[onnx.TensorProto],
     inputs: Mapping[str, NDArray[np.float32]],

@@ -16,7 +16,7 @@ from frn.inference.classifier import Classifier
 from frn.inference.scorers import OtherHead, as_shots
 from frn.models.zoo import HEAD_FILE
 from frn.ridge.enrolment import EnrolledClass
-from frn_export.graphs.builder import GraphBuilder, evaluate
+from frn_export.graphs.builder import GraphBuilder, graph_values
 
 PREFIX = "h_"
 
@@ -64,7 +64,7 @@ def write_logits(graph: GraphBuilder, classes: HeadClasses, query: str) -> str:
     known: dict[str, NDArray[Any]] = {tensor.name: numpy_helper.to_array(tensor) for tensor in traced.initializer}
     known["support"] = as_shots(list(classes.pools.values()), classes.unequal)
     fixed = {name for node in kept for name in node.input} - of_query - {""}
-    known |= evaluate(alone, traced.initializer, {"support": known["support"]}, sorted(fixed - known.keys()))
+    known |= graph_values(alone, traced.initializer, {"support": known["support"]}, sorted(fixed - known.keys()))
     graph.constants.extend(numpy_helper.from_array(known[name], PREFIX + name) for name in sorted(fixed))
 
     def renamed(names: Iterable[str]) -> list[str]:

@@ -20,7 +20,7 @@ from onnx import helper, numpy_helper
 from torch import Tensor, nn
 
 from frn.errors import FrnError
-from frn_export.graphs.builder import OPSET, GraphBuilder, evaluate
+from frn_export.graphs.builder import OPSET, GraphBuilder, graph_values
 
 
 def write_traced(graph: GraphBuilder, images: str, backbone: nn.Module, size: int) -> str:
@@ -79,7 +79,7 @@ class _Copy:
         free = [name for node in traced.node for name in node.output if name not in of_pixels]
         side = [dimension.dim_value for dimension in traced.input[0].type.tensor_type.shape.dim[1:]]
         self.two, self.three = (
-            evaluate(traced.node, traced.initializer, {"images": np.zeros((n, *side), np.float32)}, free)
+            graph_values(traced.node, traced.initializer, {"images": np.zeros((n, *side), np.float32)}, free)
             for n in (2, 3)
         )
         self.batch: str | None = None

@@ -20,7 +20,7 @@ PACKAGE = "onnxruntime-web"
 SCRIPT, BINARY = "ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm"
 SERVED = "ort.wasm.bundle.min.js"
 """Name of the script in a page: some file servers do not know `.mjs`, and browsers then reject it."""
-MAX_BYTES = 64 << 20  # size limit of one file; the binary is about 14 MB
+MAX_WEB_FILE_BYTES = 64 << 20  # size limit of one file; the binary is about 14 MB
 FETCH = f"npm pack {PACKAGE}@1.30.0"  # downloads the version that the page was tested with into the current folder
 
 
@@ -67,7 +67,7 @@ def read_runtime(path: Path) -> Runtime:
     try:
         with tarfile.open(path, "r:gz") as archive:
             for member in archive:  # read by name and never unpacked: no path in the archive reaches the disk
-                content = archive.extractfile(member) if member.isfile() and member.size <= MAX_BYTES else None
+                content = archive.extractfile(member) if member.isfile() and member.size <= MAX_WEB_FILE_BYTES else None
                 if content is not None and (name := member.name.removeprefix("package/")) in wanted:
                     members[name] = content.read()
             while archive.fileobj is not None and archive.fileobj.read(1 << 20):

@@ -66,7 +66,7 @@ def evaluate(
     settings["per_episode"] = per_episode or len(models) > 1
     from frn.evaluation.accuracy import paired_difference
     from frn.evaluation.evaluate_model import EvaluationOptions
-    from frn.evaluation.evaluate_model import evaluate as run
+    from frn.evaluation.evaluate_model import evaluate_model as run
     from frn.system.distributed import joined
 
     with joined(device) as ranks:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from frn.data.prepare.sources import Found, Sources
+from frn.data.prepare.sources import SourceFile, Sources
 
 Box = tuple[float, float, float, float]  # left, upper, right and lower, in pixels as stored
 Counts = dict[str, tuple[int, int | None]]  # classes and images (None: unknown) of each split; "all" is their sum
@@ -17,7 +17,7 @@ class Item:
     split: str
     label: str  # name of the class folder
     file: str
-    source: Found
+    source: SourceFile
     box: Box | None = None  # part that is written as PNG; None copies the file
 
 

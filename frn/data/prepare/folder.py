@@ -6,7 +6,7 @@ import numpy as np
 
 from frn.data.folders import SPLITS, shared_classes
 from frn.data.prepare.benchmark import Item, Plan
-from frn.data.prepare.sources import Found, Sources
+from frn.data.prepare.sources import SourceFile, Sources
 from frn.errors import FrnError
 from frn.projects.folder_tree import SPLIT_NAMES, spaced
 
@@ -57,7 +57,7 @@ def plan_own(sources: Sources, val: float | None = None, test: float | None = No
     return Plan(items, skipped=sources.skipped(), by=by)
 
 
-def _split_of(image: Found) -> str | None:
+def _split_of(image: SourceFile) -> str | None:
     for part in reversed(image.parts[:-2]):
         if match := SPLIT_WORD.search(spaced(part)):
             return SPLIT_NAMES[match.group(1)]

@@ -26,7 +26,7 @@ from PIL import Image
 
 from frn.data.folders import SPLITS
 from frn.data.prepare.benchmark import Benchmark, Box, Counts, Item, Plan
-from frn.data.prepare.sources import Found, Sources
+from frn.data.prepare.sources import SourceFile, Sources
 from frn.data.prepare.writer import encode_png
 from frn.errors import FrnError
 
@@ -73,7 +73,7 @@ def plan_birds(sources: Sources, split: str, *, cropped: bool) -> Plan:
     return Plan(items, official)
 
 
-def _bird(split: str, label: str, name: str, file: Found, box: Box | None = None) -> Item:
+def _bird(split: str, label: str, name: str, file: SourceFile, box: Box | None = None) -> Item:
     number = label.partition(".")[0]
     if not number.isdecimal():
         raise FrnError(f"{file.where}: CUB's class folders start with a number, such as 001.Black_footed_Albatross")
@@ -135,7 +135,7 @@ def plan_cifar(sources: Sources, split: str) -> Plan:
             label = names[index]
             number = counts[label] = counts.get(label, 0) + 1
             file = f"{number - 1:03d}.png"
-            picture = Found((label, file), -1, partial(_png, image), f"{sources}: {label} {number}")
+            picture = SourceFile((label, file), -1, partial(_png, image), f"{sources}: {label} {number}")
             items.append(Item(split_of[label], label, file, picture))
     except (KeyError, ValueError, IndexError) as error:
         if isinstance(error, FrnError):
@@ -171,7 +171,7 @@ def read_split(name: str) -> dict[str, str]:
     return {label: part for part in SPLITS for label in labels[part]}
 
 
-def below(released: list[Found], marker: str) -> dict[str, Found]:
+def below(released: list[SourceFile], marker: str) -> dict[str, SourceFile]:
     """Return files by their path relative to the folder of the file `marker`; nothing without such a file.
 
     If there are several such folders, the first is used: loose files come before archives.
@@ -179,19 +179,19 @@ def below(released: list[Found], marker: str) -> dict[str, Found]:
     home = next((file.parts[:-1] for file in released if file.parts[-1] == marker), None)
     if home is None:
         return {}
-    first: dict[str, Found] = {}
+    first: dict[str, SourceFile] = {}
     for file in released:
         if file.parts[: len(home)] == home:
             first.setdefault("/".join(file.parts[len(home) :]), file)
     return first
 
 
-def lines(file: Found) -> list[str]:
+def lines(file: SourceFile) -> list[str]:
     """Return the non-empty lines of a text file, stripped."""
     return [line.strip() for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
 
 
-def read_boxes(file: Found, form: str) -> dict[str, Box]:
+def read_boxes(file: SourceFile, form: str) -> dict[str, Box]:
     """Return four numbers per image, by its name. Raises FrnError if a line has a different format."""
     boxes = {}
     for line in lines(file):
@@ -203,7 +203,7 @@ def read_boxes(file: Found, form: str) -> dict[str, Box]:
     return boxes
 
 
-def ready_made(released: list[Found], *names: str) -> list[Item]:
+def ready_made(released: list[SourceFile], *names: str) -> list[Item]:
     """Return the items of the authors' folder with one of the names, laid out as train/ and test/ of class folders.
 
     Its `val_pre`, `test_pre`, `refr` and `query` are skipped: the evaluation transform resizes, and the paper does not

@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from frn.data.pixel_cache import Progress
 from frn.errors import FrnError, shorten
-from frn.images.opening import MAX_BYTES
+from frn.images.opening import MAX_PHOTO_BYTES
 from frn.projects.folder_tree import is_of_the_system, looks_like_image, why_skipped
 from frn.system.archives import DAMAGE, Limits, ZippedFiles, open_tar
 from frn.system.files import is_file
@@ -28,7 +28,7 @@ ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SourceFile:
     """A file of a source."""
 
     parts: tuple[str, ...]  # names from the source down to the file; an archive counts as a folder
@@ -37,7 +37,7 @@ class Found:
     where: str  # name for messages
     order: tuple[int, int] = (0, 0)  # (archive, offset): in this order, a compressed archive is read once
 
-    def read(self, limit: int = MAX_BYTES) -> bytes:
+    def read(self, limit: int = MAX_PHOTO_BYTES) -> bytes:
         """Return the content. Raises FrnError if the file is larger than `limit` bytes or damaged."""
         try:
             if self.size <= limit:
@@ -68,13 +68,13 @@ class Sources(ExitStack):
     def __post_init__(self) -> None:
         super().__init__()
         self._archives = 0
-        self._files: list[Found] | None = None
+        self._files: list[SourceFile] | None = None
         self._odd: list[str] = []
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.paths))
 
-    def files(self) -> list[Found]:
+    def files(self) -> list[SourceFile]:
         """Return every file of every source; loose files of a folder come before those of its archives.
 
         Raises FrnError if a source is missing or damaged, has a wrong checksum, or no file is found.
@@ -85,7 +85,7 @@ class Sources(ExitStack):
             raise FrnError(f"{self}: contains no files of this data set")
         return self._files
 
-    def images(self) -> list[Found]:
+    def images(self) -> list[SourceFile]:
         """Return every image, sorted by its names. Raises FrnError as `files` does, or if there are no images."""
         images = [file for file in self.files() if looks_like_image(file.parts[-1])]
         if not images:
@@ -99,7 +99,7 @@ class Sources(ExitStack):
         others = [pair for pair in names if not looks_like_image(pair[1]) and not is_of_the_system(pair[1])]
         return sorted([*(f"{where}: is skipped: {why_skipped(name)}" for where, name in others), *self._odd])
 
-    def _walk(self, source: Path) -> Iterator[Found]:
+    def _walk(self, source: Path) -> Iterator[SourceFile]:
         if source.is_dir():
             yield from self._walk_folder(source)
         elif not source.is_file():
@@ -109,7 +109,7 @@ class Sources(ExitStack):
         else:
             yield _loose(source, (source.name,))
 
-    def _walk_folder(self, source: Path) -> Iterator[Found]:
+    def _walk_folder(self, source: Path) -> Iterator[SourceFile]:
         name, archives = source.resolve().name, []
         for folder, subfolders, files in os.walk(source):
             paths = {entry: Path(folder) / entry for entry in sorted(subfolders) if not is_of_the_system(entry)}
@@ -127,7 +127,7 @@ class Sources(ExitStack):
         for path in archives:
             yield from self._walk_archive(path)
 
-    def _walk_archive(self, path: Path) -> Iterator[Found]:
+    def _walk_archive(self, path: Path) -> Iterator[SourceFile]:
         self._check(path)
         self._archives += 1
         try:
@@ -141,19 +141,19 @@ class Sources(ExitStack):
             what = _looks_like(path) or shorten(error)
             raise FrnError(f"{path}: is not a complete archive ({what}). Download it again.") from error
 
-    def _walk_zip(self, path: Path) -> Iterator[Found]:
+    def _walk_zip(self, path: Path) -> Iterator[SourceFile]:
         archive = ZippedFiles(path)
         self.enter_context(archive.zip)
         for parts, entry in archive.files.items():
             where, order = f"{path}: {entry.filename}", (self._archives, entry.header_offset)
-            yield Found((path.stem, *parts), entry.file_size, partial(archive.zip.open, entry), where, order)
+            yield SourceFile((path.stem, *parts), entry.file_size, partial(archive.zip.open, entry), where, order)
 
-    def _walk_tar(self, path: Path) -> Iterator[Found]:
+    def _walk_tar(self, path: Path) -> Iterator[SourceFile]:
         """Yield the files of a tar, then its internal links."""
         raw, size = self.enter_context(path.open("rb")), path.stat().st_size
         archive, limits = self.enter_context(open_tar(raw)), Limits(path, size)
         stem = path.name.removesuffix(path.suffix).removesuffix(".tar")
-        members: dict[str, Found] = {}
+        members: dict[str, SourceFile] = {}
         links: list[tuple[tuple[str, ...], str]] = []
         for count, member in enumerate(archive):
             parts = limits.check(member.name, member.size)
@@ -164,7 +164,7 @@ class Sources(ExitStack):
             elif parts and member.isfile():
                 extract: Any = partial(archive.extractfile, member)  # never None, because it is a regular file
                 order = (self._archives, member.offset_data)
-                file = Found((stem, *parts), member.size, extract, f"{path}: {member.name}", order)
+                file = SourceFile((stem, *parts), member.size, extract, f"{path}: {member.name}", order)
                 members["/".join(parts)] = file
                 yield file
             if count % 256 == 0:
@@ -189,8 +189,8 @@ class Sources(ExitStack):
             )
 
 
-def _loose(path: Path, parts: tuple[str, ...]) -> Found:
-    return Found(parts, path.stat().st_size, lambda: path.open("rb"), str(path))
+def _loose(path: Path, parts: tuple[str, ...]) -> SourceFile:
+    return SourceFile(parts, path.stat().st_size, lambda: path.open("rb"), str(path))
 
 
 def _looks_like(path: Path) -> str | None:

@@ -13,7 +13,7 @@ from typing import IO, Any, TypeVar
 Message = dict[str, Any]
 Kind = TypeVar("Kind")
 
-MAX_BYTES = 4 << 30  # size limit of a message in bytes; larger claims are rejected
+MAX_MESSAGE_BYTES = 4 << 30  # size limit of a message in bytes; larger claims are rejected
 
 
 def encode(message: Mapping[str, object]) -> bytes:
@@ -52,11 +52,11 @@ def write(pipe: IO[bytes], message: Message, blobs: Sequence[bytes] = ()) -> Non
 
 def read(pipe: IO[bytes]) -> tuple[Message, list[bytes]]:
     """Read a message and its bytes. Raises EOFError at the end of the pipe, ValueError if the data is not a message."""
-    if not (line := pipe.readline(MAX_BYTES)):
+    if not (line := pipe.readline(MAX_MESSAGE_BYTES)):
         raise EOFError("the pipe ended")
     message = decode(line)
     lengths = message.pop("blobs", None)
-    if not isinstance(lengths, list) or not all(isinstance(n, int) and 0 <= n <= MAX_BYTES for n in lengths):
+    if not isinstance(lengths, list) or not all(isinstance(n, int) and 0 <= n <= MAX_MESSAGE_BYTES for n in lengths):
         raise ValueError("a message lacks the lengths of its binary data")
     blobs = [pipe.read(length) for length in lengths]
     if [len(blob) for blob in blobs] != lengths:

@@ -18,8 +18,8 @@ from frn.errors import FrnError, shorten
 from frn.system.processes.forks import after_fork
 from frn.system.processes.messages import Message, read, write
 
-Answer = tuple[Message, Sequence[bytes]]
-Handler = Callable[[Message, list[bytes]], Answer]
+Reply = tuple[Message, Sequence[bytes]]
+Handler = Callable[[Message, list[bytes]], Reply]
 """Function that runs in the child: from a request and its bytes to an answer and its bytes."""
 
 _GRACE = 2.0  # extra seconds after which a child exits if its parent has not stopped it

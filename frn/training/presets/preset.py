@@ -167,7 +167,7 @@ class Preset:
         return self.objective == "episodes"
 
 
-MAX_BYTES = 1 << 20
+MAX_PRESET_BYTES = 1 << 20
 DESCRIPTION = ("about", "published")  # fields of a preset that only describe it
 RETIRED = (
     *("classifier_weight", "freeze_batchnorm", "start", "interpolation_weights"),
@@ -183,7 +183,7 @@ Settings = TypeVar("Settings")
 
 def read_settings(path: Path) -> dict[str, Any]:
     """Return the tables of a TOML file. Raises FrnError if the file cannot be read or is not TOML."""
-    data = read_regular(path, MAX_BYTES)
+    data = read_regular(path, MAX_PRESET_BYTES)
     try:
         return tomllib.loads(data.decode())
     except (ValueError, RecursionError) as error:  # not TOML or not UTF-8

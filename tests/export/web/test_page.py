@@ -58,9 +58,9 @@ def test_archive_that_is_not_the_runtime_is_refused(files: dict[str, bytes], rea
 
 
 def test_a_file_that_is_too_large_for_a_runtime_is_not_read(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("frn_export.web.runtime.MAX_BYTES", max(map(len, package().values())))
+    monkeypatch.setattr("frn_export.web.runtime.MAX_WEB_FILE_BYTES", max(map(len, package().values())))
     read_runtime(archive)
-    monkeypatch.setattr("frn_export.web.runtime.MAX_BYTES", 12)
+    monkeypatch.setattr("frn_export.web.runtime.MAX_WEB_FILE_BYTES", 12)
     with pytest.raises(FrnError, match=r"has no package/package\.json"):
         read_runtime(archive)
 

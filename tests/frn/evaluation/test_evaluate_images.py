@@ -17,7 +17,7 @@ from frn.data.folders import scan
 from frn.data.pixel_cache import Progress, load_images
 from frn.data.synthetic import draw_classes
 from frn.errors import FrnError
-from frn.evaluation.evaluate_model import EvaluationOptions, evaluate, evaluate_images, with_method
+from frn.evaluation.evaluate_model import EvaluationOptions, evaluate_images, evaluate_model, with_method
 from frn.evaluation.features import TorchExtractor
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
@@ -134,7 +134,7 @@ def test_one_and_five_shots_are_measured_by_default(moths: Path) -> None:
     options = EvaluationOptions(model="conv4", data=moths, episodes=2, queries=7)
 
     def accuracies(options: EvaluationOptions) -> dict[int, float]:
-        return {result["shot"]: result["accuracy"] for result in evaluate(options)}
+        return {result["shot"]: result["accuracy"] for result in evaluate_model(options)}
 
     found = accuracies(options)
     assert list(found) == [1, 5]
@@ -152,7 +152,7 @@ def test_one_and_five_shots_are_measured_by_default(moths: Path) -> None:
 def test_exported_models_are_fixed(moths: Path, change: dict[str, Any], reason: str) -> None:
     options = EvaluationOptions(model=str(shipped_extractors()["conv4"]), data=moths, device="cpu")
     with pytest.raises(FrnError, match=reason):
-        evaluate(replace(options, **change))
+        evaluate_model(replace(options, **change))
 
 
 @pytest.fixture
@@ -189,7 +189,7 @@ def test_each_method_reads_only_the_splits_that_it_needs(
         shown.append(title)
         yield lambda done, total: None
 
-    (found,) = evaluate(replace(tiny, method=method), bars=bars)
+    (found,) = evaluate_model(replace(tiny, method=method), bars=bars)
     assert shown == titles
     assert ("head" in found) == (method == "frn")
     assert "tuned" not in found
@@ -201,7 +201,7 @@ def test_unreadable_images_are_reported_and_threads_are_set(tiny: EvaluationOpti
     reasons: list[str] = []
     try:
         torch.set_num_threads(2)
-        evaluate(tiny, warn=reasons.extend)
+        evaluate_model(tiny, warn=reasons.extend)
         assert torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(threads)

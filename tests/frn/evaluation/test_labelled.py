@@ -12,7 +12,7 @@ from PIL import Image
 
 from frn.errors import FrnError
 from frn.estimator.loading import load_classifier
-from frn.evaluation.labelled import Answer, LabelledScore, score_labelled, wilson
+from frn.evaluation.labelled import LabelledAnswer, LabelledScore, score_labelled, wilson
 from frn.inference.classifier import Prediction
 from frn.inference.records import lines
 from frn.report.score_page import score_page
@@ -22,10 +22,12 @@ from tests.drawings import MOTHS, PHOTO, QUERIES
 pytestmark = pytest.mark.usefixtures("warm_cache")
 
 
-def answer(truth: str, a: float, *, known: float = 0.9, name: str = "x.jpg") -> Answer:
+def answer(truth: str, a: float, *, known: float = 0.9, name: str = "x.jpg") -> LabelledAnswer:
     """A photo with answer `a` at this probability, and `b` otherwise."""
     probabilities, errors = {"a": a, "b": 1 - a}, {"a": 1 - a, "b": a}
-    return Answer(Path(name), truth, Prediction(probabilities, errors, {"a": 0.5, "b": 0.5}, known, known < 0.5))
+    return LabelledAnswer(
+        Path(name), truth, Prediction(probabilities, errors, {"a": 0.5, "b": 0.5}, known, known < 0.5)
+    )
 
 
 COUNTED = LabelledScore(

@@ -167,7 +167,7 @@ def test_a_non_onnx_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         Extractor.open(path)
     with pytest.raises(FrnError, match="cannot be read"):
         Extractor.open(tmp_path / "none.onnx")
-    monkeypatch.setattr("frn.features.extractor.MAX_BYTES", 4)
+    monkeypatch.setattr("frn.features.extractor.MAX_MODEL_BYTES", 4)
     with pytest.raises(FrnError, match="the limit is"):
         Extractor.open(path)
 

@@ -14,7 +14,7 @@ import numpy as np
 import PIL
 import pytest
 from frn_tui.client.client import EngineClient
-from frn_tui.client.file_requests import Found, ListFolder, ScanPath
+from frn_tui.client.file_requests import ListFolder, PathContents, ScanPath
 from frn_tui.client.protocol import AskClasses, EmbedImages, EngineError, OpenModel, RenderPreview, SetClasses
 from PIL import Image
 
@@ -243,7 +243,7 @@ def test_every_kind_of_file_has_an_outcome_and_the_engine_survives(
 
 async def ask_about(
     paths: dict[str, Path], folder: Path, good: str
-) -> tuple[dict[str, list[str | None]], Found, float]:
+) -> tuple[dict[str, list[str | None]], PathContents, float]:
     """Return each file's errors in embedding, classifying and showing (or None), the folder, and the memory."""
     client = EngineClient()
     outcomes: dict[str, list[str | None]] = {}

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from frn_tui.client.protocol import Answer
+from frn_tui.client.protocol import QueryAnswer
 from frn_tui.dialogs.dialogs import AskText, Choose
 from frn_tui.dialogs.picker import Picker
 from frn_tui.document.answer_files import export_text
@@ -45,7 +45,7 @@ def names(review: Review) -> list[str]:
 def item(path: str, verdict: str, sure: float, *, label: str | None = None) -> Reviewed:
     scores = [{"id": 1, "probability": sure, "error": 1.0, "explained": sure / 2}]
     scores.append({"id": 2, "probability": 1 - sure, "error": 1.0, "explained": 0.1})
-    answer: Answer = {"path": path, "scores": scores, "known": sure / 2, "unknown": verdict == "unknown"}  # type: ignore[typeddict-item]
+    answer: QueryAnswer = {"path": path, "scores": scores, "known": sure / 2, "unknown": verdict == "unknown"}  # type: ignore[typeddict-item]
     return Reviewed(answer, verdict, label, False, None if label in (None, "none of these") else 1)
 
 

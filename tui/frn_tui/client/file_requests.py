@@ -39,7 +39,7 @@ class Level(TypedDict):
     photos: list[str]  # a photo of each of the first classes
 
 
-class Found(TypedDict):
+class PathContents(TypedDict):
     """Contents of a path."""
 
     kind: Literal["image", "folder", "classes", "levels", "project", "bundle", "nothing"]
@@ -55,7 +55,7 @@ class Found(TypedDict):
     reason: NotRequired[str]
 
 
-class ScanPath(Request[Found], op="scan", queue="files"):
+class ScanPath(Request[PathContents], op="scan", queue="files"):
     """Inspect a path: a photo, a folder, a folder of class folders, or a project."""
 
     path: str

@@ -178,7 +178,7 @@ class Subject(TypedDict):
     box: list[int]
 
 
-class Answer(TypedDict):
+class QueryAnswer(TypedDict):
     """An answer to a query."""
 
     path: str
@@ -204,7 +204,7 @@ class Answer(TypedDict):
 
 
 class AskClasses(Request[None], op="query", queue="compute"):
-    """Classify photos. Events: `answer` (`Answer`) per path, in order; `progress` {done, total}."""
+    """Classify photos. Events: `answer` (`QueryAnswer`) per path, in order; `progress` {done, total}."""
 
     paths: list[str]
     jointly: bool = False  # whether the photos refine the classes before they are scored

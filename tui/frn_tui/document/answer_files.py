@@ -4,13 +4,12 @@ import math
 from collections.abc import Iterator, Sequence
 
 from frn.images.boxes import Box
-from frn.inference.records import Answer as Record
-from frn.inference.records import Prediction, Unreadable, answer_of, lines
+from frn.inference.records import Answer, Prediction, Unreadable, answer_of, lines
 from frn.projects.session import State
 from frn_tui.document.review_state import Reviewed
 
 
-def records(items: Sequence[Reviewed], state: State) -> Iterator[Record | Unreadable]:
+def records(items: Sequence[Reviewed], state: State) -> Iterator[Answer | Unreadable]:
     """Yield the records of `frn classify`, with the final label of each photo."""
     holders = state.holders()
     for item in items:

@@ -18,8 +18,8 @@ from frn.projects.names import is_no_class
 from frn.projects.session import Duplicate, Find, Session, State, Support, in_both
 from frn_tui.client import file_requests
 from frn_tui.client.client import EngineClient
-from frn_tui.client.file_requests import Found
-from frn_tui.client.protocol import Answer, EngineError, GroupPhotos
+from frn_tui.client.file_requests import PathContents
+from frn_tui.client.protocol import EngineError, GroupPhotos, QueryAnswer
 from frn_tui.document.queries import Problem
 from frn_tui.document.review_state import OTHER, Reviewed, reviewed
 from frn_tui.document.synced_document import SyncedDocument, support_of
@@ -59,13 +59,13 @@ class Controller(SyncedDocument):
         self._saving = asyncio.Lock()  # held while the project is saved, so that a later journal names it
         self._came = asyncio.Event()  # set once some of them have arrived, or none will
 
-    async def scan(self, path: str, level: int | None = None) -> Found:
+    async def scan(self, path: str, level: int | None = None) -> PathContents:
         """Return the contents of a path; skipped rows and files become problems."""
         scanned = await self.engine.call(file_requests.ScanPath(path, level))
         self.report_skipped(path, scanned)
         return scanned
 
-    def report_skipped(self, path: str, scanned: Found) -> None:
+    def report_skipped(self, path: str, scanned: PathContents) -> None:
         skipped = [Problem(path, reason) for reason in scanned.get("skipped", [])]
         self.problems += [problem for problem in skipped if problem not in self.problems]
 
@@ -361,13 +361,13 @@ class Controller(SyncedDocument):
         self.session.name_act(f"cropped {path.rpartition('/')[2]}")
         await self.sync()
 
-    def label_of(self, answer: Answer) -> str:
+    def label_of(self, answer: QueryAnswer) -> str:
         """Return the label that the user gave to a photo, or an empty string."""
         holder, _ = self.session.state.holders().get(answer.get("key", ""), (None, None))
         others = {other.key for other in self.session.state.others}
         return holder.name if holder else OTHER if answer.get("key") in others else ""
 
-    def label(self, answers: Sequence[Answer], class_id: int) -> Added:
+    def label(self, answers: Sequence[QueryAnswer], class_id: int) -> Added:
         """Label photos with a class and add them as examples, in one edit; `sync` updates the engine.
 
         An example of another class moves to this one.
@@ -384,7 +384,7 @@ class Controller(SyncedDocument):
         there = [twin for twin in twins if twin.class_name == name]
         return Added(len(supports) - len(there), [], there)
 
-    def set_aside(self, answers: Sequence[Answer]) -> int:
+    def set_aside(self, answers: Sequence[QueryAnswer]) -> int:
         """Record that photos belong to none of the classes, in one edit; return how many."""
         supports = [support_of(answer) for answer in answers if "key" in answer]
         self.session.set_aside(supports)

@@ -7,7 +7,7 @@ from typing import Any
 
 from frn.images.boxes import Box, box_name, split_box
 from frn_tui.client.client import EngineClient
-from frn_tui.client.protocol import Answer, AskClasses, ClassScore
+from frn_tui.client.protocol import AskClasses, ClassScore, QueryAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,17 +18,17 @@ class Problem:
     reason: str
 
 
-def best_score(answer: Answer | None) -> ClassScore | None:
+def best_score(answer: QueryAnswer | None) -> ClassScore | None:
     return answer["scores"][0] if answer and answer.get("scores") else None
 
 
-def subject_in(answer: Answer | None) -> list[int]:
+def subject_in(answer: QueryAnswer | None) -> list[int]:
     """Return the box that was found in a photo; nothing if the whole photo was classified, or has a box of its own."""
     box = answer.get("box") if answer else None
     return box if answer and box and split_box(answer["path"])[1] is None else []
 
 
-def classified(answer: Answer) -> str:
+def classified(answer: QueryAnswer) -> str:
     box = subject_in(answer)
     return box_name(answer["path"], Box(*box)) if box else answer["path"]
 
@@ -44,7 +44,7 @@ class Query:
     ) -> None:
         """`dropped` returns the paths of answers that the user removed from the list."""
         self._engine, self._changed, self._dropped = engine, changed, dropped
-        self._answers: dict[str, Answer] = {}  # answers by path, in query order
+        self._answers: dict[str, QueryAnswer] = {}  # answers by path, in query order
         self.shown = ""  # path of the shown photo
         self.seen: set[str] = set()  # paths of photos that were shown
         self._arrived: set[str] = set()  # paths of photos that nobody asked about: those of a watched folder
@@ -52,12 +52,12 @@ class Query:
         self._asked: dict[asyncio.Future[object], int] = {}  # running requests, and how many photos of each wait
 
     @property
-    def answers(self) -> list[Answer]:
+    def answers(self) -> list[QueryAnswer]:
         dropped = self._dropped()
         return [answer for path, answer in self._answers.items() if path not in dropped]
 
     @property
-    def answer(self) -> Answer | None:
+    def answer(self) -> QueryAnswer | None:
         if not self.shown:
             return None
         if self.shown in self._answers and self.shown not in self._dropped():
@@ -126,7 +126,7 @@ class Query:
             self.shown = self.shown if self.answer else ""  # otherwise the first one would be shown
             self._arrived |= {path for path in paths if path not in self._answers}
 
-        def show(answers: list[Answer]) -> None:
+        def show(answers: list[QueryAnswer]) -> None:
             self._answers[path := answers[-1]["path"]] = answers[-1]
             if path == first and self.shown == before and not arrived:
                 self._see(path)
@@ -168,11 +168,11 @@ class Query:
         if answer is not None and "maps" not in answer and "reason" not in answer:
             await self._renew(answer)
 
-    async def _renew(self, shown: Answer) -> None:
+    async def _renew(self, shown: QueryAnswer) -> None:
         fresh = await self._ask_engine([shown["path"]])
         if self.answer is shown and fresh:  # with others, the photo was scored together with them
             is_joint = self.jointly and "scores" in shown
-            answer: Answer = fresh[0]
+            answer: QueryAnswer = fresh[0]
             if is_joint:
                 answer = {**shown, "maps": answer.get("maps", {}), "subjects": answer.get("subjects", [])}
             self._answers[shown["path"]] = answer
@@ -181,11 +181,11 @@ class Query:
     async def _ask_engine(
         self,
         paths: list[str],
-        show: Callable[[list[Answer]], None] = lambda answers: None,
+        show: Callable[[list[QueryAnswer]], None] = lambda answers: None,
         progress: ShowProgress | None = None,
-    ) -> list[Answer]:
+    ) -> list[QueryAnswer]:
         """Send a request; its answers are dropped if the queries are cleared meanwhile, which also cancels it."""
-        answers: list[Answer] = []
+        answers: list[QueryAnswer] = []
 
         def on_event(event: dict[str, Any]) -> None:
             if pending not in self._asked:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from frn.projects.names import natural_order
 from frn.projects.session import State, Support
-from frn_tui.client.protocol import Answer, ClassScore
+from frn_tui.client.protocol import ClassScore, QueryAnswer
 from frn_tui.document.queries import Query, best_score
 from frn_tui.terminal.text import count_of, percent
 
@@ -18,7 +18,7 @@ OTHER = "none of these"  # label and folder of photos that the user marked as no
 class Reviewed:
     """An answer and the user's label of the photo."""
 
-    answer: Answer
+    answer: QueryAnswer
     verdict: str  # the classifier's answer in a word or two
     label: str | None  # class that the photo is an example of, or `OTHER` if the user said so
     is_seen: bool
@@ -81,7 +81,7 @@ class Reviewed:
         return self.score["probability"] - max(others) if others else 1.0
 
 
-def rival(answer: Answer, names: Mapping[int, str]) -> str:
+def rival(answer: QueryAnswer, names: Mapping[int, str]) -> str:
     scores = answer.get("scores", [])
     return f"{names.get(scores[1]['id'], '?')} {scores[1]['probability']:.2f}" if len(scores) > 1 else ""
 

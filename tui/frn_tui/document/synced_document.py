@@ -350,5 +350,8 @@ class SyncedDocument:
 def support_of(described: Mapping[str, Any]) -> Support:
     """The photo of an answer or of an embedding event; a box that was found in it becomes its own."""
     return Support(
-        Path(classified(cast(protocol.Answer, described))), described["key"], described["size"], described["mtime_ns"]
+        Path(classified(cast(protocol.QueryAnswer, described))),
+        described["key"],
+        described["size"],
+        described["mtime_ns"],
     )

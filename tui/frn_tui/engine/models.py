@@ -11,8 +11,7 @@ from typing import Literal, cast
 
 from frn.errors import FrnError
 from frn.estimator.loading import load_extractor
-from frn.features.extractor import Embedded as Found
-from frn.features.extractor import Extractor, Tta
+from frn.features.extractor import Embedded, Extractor, Tta
 from frn.features.feature_cache import FeatureStore, Maps
 from frn.images.stamps import stamp_of
 from frn.inference.scorers import OtherHead
@@ -83,7 +82,9 @@ class Models:
             if done % BATCH == 0 or done == len(paths):
                 job.progress(done, len(paths))
 
-    def read(self, job: Job, names: Iterable[str], *, closer: bool = False) -> Iterator[tuple[str, Found | FrnError]]:
+    def read(
+        self, job: Job, names: Iterable[str], *, closer: bool = False
+    ) -> Iterator[tuple[str, Embedded | FrnError]]:
         """Yield feature maps of files in order, until the request is cancelled.
 
         With `closer`, they are also seen by the extractor of second looks.
@@ -141,7 +142,7 @@ class Models:
             self._maps.put((extractor.sha256, key), maps.copy())  # a view would keep its whole batch in memory
 
 
-def describe(name: str, outcome: Found | FrnError) -> dict[str, object]:
+def describe(name: str, outcome: Embedded | FrnError) -> dict[str, object]:
     """Describe a file to the app under its given name."""
     if isinstance(outcome, FrnError):
         return {"path": name, "reason": " ".join(str(outcome).splitlines())}

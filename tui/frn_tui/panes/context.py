@@ -12,7 +12,7 @@ from textual.worker import Worker
 
 from frn.errors import FrnError
 from frn.projects.session import Moves, Session
-from frn_tui.client.file_requests import Found
+from frn_tui.client.file_requests import PathContents
 from frn_tui.client.protocol import EXISTS, EngineError
 from frn_tui.dialogs.dialogs import Choose, Dialog
 from frn_tui.document.controller import Added, Controller
@@ -210,7 +210,7 @@ class Context:
         """Return the result of a dialogue, or None if it is cancelled; for background work."""
         return await self.screen.app.push_screen_wait(dialog)
 
-    async def classes_in(self, path: str) -> Found:
+    async def classes_in(self, path: str) -> PathContents:
         """Return the contents of a path; if its folders can be read in several ways, ask which ones are the classes."""
         found = await self.controller.scan(path)
         if found["kind"] != "levels":

@@ -10,7 +10,7 @@ from textual import events, on
 from textual.app import ComposeResult
 
 from frn.projects.session import ClassEntry, Session, Support
-from frn_tui.client.protocol import Advise, Answer, ClassReport
+from frn_tui.client.protocol import Advise, ClassReport, QueryAnswer
 from frn_tui.dialogs.dialogs import AskText, Choose
 from frn_tui.document.controller import Controller
 from frn_tui.document.queries import best_score, subject_in
@@ -347,7 +347,7 @@ class Piles(Gallery, can_focus=False):
         super().on_resize(event)
 
     def show(self, controller: Controller) -> None:
-        piles: dict[str, list[Answer]] = {}
+        piles: dict[str, list[QueryAnswer]] = {}
         for answer in controller.query.answers:
             if (best := best_score(answer)) is not None:
                 named = controller.names.get(best["id"], "")

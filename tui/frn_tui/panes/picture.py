@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.containers import Container, Horizontal, Vertical
 from textual.widgets import Static
 
-from frn_tui.client.protocol import Answer, Heat, Look
+from frn_tui.client.protocol import Heat, Look, QueryAnswer
 from frn_tui.document.queries import subject_in
 from frn_tui.panes.context import Context
 from frn_tui.terminal.paths import close_up
@@ -64,7 +64,7 @@ class PicturePane(Vertical):
     def has_map(self) -> bool:
         return (self.has_class("-beside") or self.has_class("-below")) and not self.has_class("-no-map")
 
-    def _caption(self, answer: Answer | None) -> Text:
+    def _caption(self, answer: QueryAnswer | None) -> Text:
         """Return the meaning of the view and its colours."""
         if answer is None:
             return Text("")
@@ -87,25 +87,25 @@ class PicturePane(Vertical):
         following = LOOKS[(LOOKS.index(self.look) + 1) % len(LOOKS)]
         return Text(f"{where}: unlike any {name}\n[ ] other class   H: {following}")
 
-    def _counts(self, answers: Sequence[Answer]) -> str:
+    def _counts(self, answers: Sequence[QueryAnswer]) -> str:
         counts = Counter(name for answer in answers for _, name in self._subjects(answer)).most_common()
         return ", ".join(f"{count:,} {display_name(name, 20)}" for name, count in counts) or "none is known"
 
-    def _subjects(self, answer: Answer | None) -> list[tuple[list[int], str]]:
+    def _subjects(self, answer: QueryAnswer | None) -> list[tuple[list[int], str]]:
         """Return the box and the class of each subject, if all were searched for; deleted classes are skipped."""
         names, found = self.controller.names, answer.get("subjects", []) if answer else []
         return [(subject["box"], names[subject["id"]]) for subject in found if subject["id"] in names]
 
-    def _mapped(self, answer: Answer) -> list[int]:
+    def _mapped(self, answer: QueryAnswer) -> list[int]:
         """Return ids of classes with a map, most likely first; deleted classes are skipped."""
         maps, names = answer.get("maps", {}), self.controller.names
         return [s["id"] for s in answer.get("scores", []) if str(s["id"]) in maps and s["id"] in names]
 
-    def _shown_class(self, answer: Answer) -> int | None:
+    def _shown_class(self, answer: QueryAnswer) -> int | None:
         ids = self._mapped(answer)
         return self.heat_class if self.heat_class in ids else next(iter(ids), None)
 
-    def _draw(self, answer: Answer | None) -> None:
+    def _draw(self, answer: QueryAnswer | None) -> None:
         path = answer["path"] if answer is not None and "reason" not in answer else ""
         subject = subject_in(answer)
         if path != self._path:
@@ -172,7 +172,7 @@ class LargeView(Horizontal):
         for preview in (self.photo, self.map, self.near):
             preview.can_focus = False
 
-    def show(self, answer: Answer | None, nearest: str, found: Sequence[int] = ()) -> None:
+    def show(self, answer: QueryAnswer | None, nearest: str, found: Sequence[int] = ()) -> None:
         """Show an answer and its most similar example, given by path and the box that was found in it."""
         scores = answer.get("scores") if answer else None
         best = self.controller.names.get(scores[0]["id"], "?") if scores else ""
@@ -190,7 +190,7 @@ class LargeView(Horizontal):
             self.query_one(f"#large-{name}-title", Static).update(text)
 
 
-def heat_of(answer: Answer, class_id: int | None, *, smooth: bool) -> Heat | None:
+def heat_of(answer: QueryAnswer, class_id: int | None, *, smooth: bool) -> Heat | None:
     """Return the error map of a class, on a common scale for all maps of the photo."""
     maps = answer.get("maps", {})
     if str(class_id) not in maps:

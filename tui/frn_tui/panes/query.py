@@ -14,8 +14,8 @@ from textual.widgets import Static
 
 from frn.errors import FrnError
 from frn.projects.session import Find
-from frn_tui.client.file_requests import Found, ListFolder, StampFiles
-from frn_tui.client.protocol import Answer
+from frn_tui.client.file_requests import ListFolder, PathContents, StampFiles
+from frn_tui.client.protocol import QueryAnswer
 from frn_tui.dialogs.dialogs import Choose
 from frn_tui.document.queries import Problem
 from frn_tui.document.review_state import Reviewed, rival
@@ -79,7 +79,7 @@ class QueryPane(Judging, Arranging, Pane):
         self.picture.show()
         self.place.update(self._place(answer))
 
-    def _place(self, answer: Answer | None) -> Text:
+    def _place(self, answer: QueryAnswer | None) -> Text:
         query, names = self.controller.query, self.controller.names
         lines = Text(no_wrap=True, overflow="ellipsis")
         if answer is not None and "scores" in answer:
@@ -112,7 +112,7 @@ class QueryPane(Judging, Arranging, Pane):
         items = {item.path: item for item in self.controller.reviewed()}
         return [items[path] for path in self.controller.arrangement.paths]
 
-    def judged(self) -> list[Answer]:
+    def judged(self) -> list[QueryAnswer]:
         answer = self.controller.query.answer
         if not self.display:
             self.context.say("the query is hidden: tab shows it")
@@ -271,6 +271,6 @@ class QueryPane(Judging, Arranging, Pane):
         )
 
 
-def everything_in(found: Found) -> list[str]:
+def everything_in(found: PathContents) -> list[str]:
     """Return the photos of a folder and its subfolders."""
     return found["files"] + [file for members in found["classes"].values() for file in members]

@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import Static
 
-from frn_tui.client.protocol import Answer
+from frn_tui.client.protocol import QueryAnswer
 from frn_tui.dialogs.dialogs import Dialog
 from frn_tui.document.lettered_page import LETTERS, LetteredPage
 from frn_tui.document.queries import best_score, subject_in
@@ -221,7 +221,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
             if item is not None and (shown is None or shown["path"] != item.path):
                 self.context.start(self.controller.show, item.path, group="step")
 
-    def judged(self) -> list[Answer]:
+    def judged(self) -> list[QueryAnswer]:
         """Return the selected answers, or the one under the cursor."""
         cursor = self.gallery.cursor_item
         paths = self.gallery.selection or ([cursor.path] if cursor else [])
@@ -350,7 +350,7 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         if not self._has_letters:
             super().action_right_all()
             return
-        by_class: dict[int, list[Answer]] = {}
+        by_class: dict[int, list[QueryAnswer]] = {}
         for item in self._on_page.values():
             if item.label is None and (ids := self.page.classes_of(item, self.controller.names)):
                 by_class.setdefault(ids[0], []).append(item.answer)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from frn.projects.session import ClassEntry, Session
-from frn_tui.client.protocol import Answer
+from frn_tui.client.protocol import QueryAnswer
 from frn_tui.dialogs.dialogs import AskText, Choose
 from frn_tui.document.queries import best_score, classified
 from frn_tui.document.review_state import KINDS, ORDERS, OTHER
@@ -67,13 +67,13 @@ class Judging:
 
     context: Context
 
-    def judged(self) -> Sequence[Answer]:
+    def judged(self) -> Sequence[QueryAnswer]:
         raise NotImplementedError
 
     def advance(self) -> None:
         raise NotImplementedError
 
-    def judge(self, by_class: Mapping[int, Sequence[Answer]], which: str = "") -> None:
+    def judge(self, by_class: Mapping[int, Sequence[QueryAnswer]], which: str = "") -> None:
         """Make photos examples of classes, given by their ids, in one edit, and move on."""
         controller, (first, *others) = self.context.controller, by_class
         name = f"{len(by_class)} classes" if others else display_name(controller.names[first], 30)
@@ -102,7 +102,7 @@ class Judging:
             choose_class(self.context, title, lambda entry: self.judge({entry.id: answers}))
 
     def action_right(self) -> None:
-        by_class: dict[int, list[Answer]] = {}
+        by_class: dict[int, list[QueryAnswer]] = {}
         for answer in self.judged():
             if (best := best_score(answer)) is not None and best["id"] in self.context.controller.names:
                 by_class.setdefault(best["id"], []).append(answer)
@@ -115,7 +115,7 @@ class Judging:
         Photos that arrived by themselves and were not shown yet are not confirmed.
         """
         least = max((best["probability"] for answer in self.judged()[:1] if (best := best_score(answer))), default=None)
-        controller, by_class = self.context.controller, dict[int, list[Answer]]()
+        controller, by_class = self.context.controller, dict[int, list[QueryAnswer]]()
         items, arrived = {item.path: item for item in controller.reviewed()}, set(controller.query.arrived)
         for item in (items[path] for path in controller.arrangement.paths):
             best = best_score(item.answer)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from frn.errors import FrnError
-from frn.features.extractor import Embedded as Found
+from frn.features.extractor import Embedded
 from frn.images.boxes import split_box
 from frn.inference.classifier import Classifier
 from frn.inference.explanation import Box, explain
@@ -58,7 +58,7 @@ def query(classes: EnrolledClasses, request: AskClasses, job: Job) -> None:
 
 
 def _answers(
-    classes: EnrolledClasses, classifier: Classifier, embedded: Sequence[Found], *, with_maps: bool, jointly: bool
+    classes: EnrolledClasses, classifier: Classifier, embedded: Sequence[Embedded], *, with_maps: bool, jointly: bool
 ) -> Iterator[dict[str, object]]:
     """Score photos together: one product for all is several times faster than one product each."""
     for each, prediction in zip(embedded, classifier.predictions(embedded, transductive=jointly), strict=True):
@@ -141,7 +141,7 @@ def advice(classes: EnrolledClasses, request: Advise, job: Job) -> list[str]:
 
 def group_photos(models: Models, request: GroupPhotos, job: Job) -> list[list[str]]:
     """Group photos; near copies are in the group of their photo, and unreadable photos in none."""
-    read: dict[str, tuple[str, Found]] = {}
+    read: dict[str, tuple[str, Embedded]] = {}
     for name, outcome in models.read(job, request.paths):
         if not isinstance(outcome, FrnError):
             read.setdefault(outcome.key, (name, outcome))

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from frn.errors import FrnError
-from frn.projects.project import MAX_BYTES
+from frn.projects.project import MAX_PROJECT_BYTES
 from frn.system.files import read_json, write_atomically
 from frn.system.processes.locks import Lock, holder
 from frn.system.processes.messages import convert, encode
@@ -47,7 +47,7 @@ class RunningApp:
     def name_project(self, path: str) -> None:
         """Name a project that was just saved in the journal, if there is one: the app may be killed before it does."""
         with contextlib.suppress(ValueError, KeyError, TypeError):  # damaged or a full disk; the next one reports it
-            entry = read_json(self._path, MAX_BYTES)
+            entry = read_json(self._path, MAX_PROJECT_BYTES)
             if entry["project"] != path:
                 write_atomically(self._path, encode({**entry, "project": path, "place": None}), replace=True)
 
@@ -129,7 +129,7 @@ def _runs(process: str) -> bool:
 
 def _read(path: Path) -> Recovered | None:
     try:
-        entry = read_json(path, MAX_BYTES)
+        entry = read_json(path, MAX_PROJECT_BYTES)
         if (entry["format"], entry["version"]) != (FORMAT, JOURNAL_VERSION):
             return None
         return convert({**entry, "journal": str(path)}, Recovered)

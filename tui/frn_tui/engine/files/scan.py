@@ -24,11 +24,11 @@ from frn.system.files import is_file, is_folder
 from frn_tui.client.file_requests import (
     Entry,
     FindFolders,
-    Found,
     Kind,
     Level,
     ListFolder,
     Listing,
+    PathContents,
     RelocatePhotos,
     ScanPath,
     StampFiles,
@@ -48,7 +48,7 @@ THUMBNAILS = 3  # photos shown of each level of folders
 MAX_FOLDERS = 5_000  # maximum number of subfolders to list
 
 
-def scan(request: ScanPath, job: Job) -> Found:
+def scan(request: ScanPath, job: Job) -> PathContents:
     """Return the contents of a path; in a folder of folders, each is a class with all images below it."""
     path = absolute(request.path)
     try:
@@ -62,7 +62,7 @@ def scan(request: ScanPath, job: Job) -> Found:
     return {"kind": "nothing", "files": [], "classes": {}, "reason": " ".join(reason.splitlines())}
 
 
-def _contents(path: str, level: int | None, check: Check) -> Found:
+def _contents(path: str, level: int | None, check: Check) -> PathContents:
     """Return the contents of a path; classes are those that the commands read."""
     mode = split_box(path)[0].stat().st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
