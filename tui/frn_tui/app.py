@@ -205,10 +205,10 @@ class FrnApp(CellApp):
     async def _start(self) -> None:
         self.engine.on_restart = self._tell_of_restart
         await self.engine.start()
-        left = await self.recovery.find()
+        recovered = await self.recovery.find()
         opening = asyncio.ensure_future(self._open_first_model())
         try:  # folders are listed meanwhile
-            await self._open_first_classes(left)
+            await self._open_first_classes(recovered)
         finally:
             await opening
         if finished := await settle(self.controller):
@@ -311,9 +311,9 @@ class FrnApp(CellApp):
         plain, tta = split_suffix(self.controller.model_name)
         for title, what, suffix in AUGMENTATIONS:
             on = SUFFIXES[tta] == suffix
-            told, name = ("off", plain) if on else ("on", plain + suffix)
+            state, name = ("off", plain) if on else ("on", plain + suffix)
             change = partial(self.context.start, self._change_model, name)
-            yield SystemCommand(f"{title}: {told}", "classify each photo once" if on else what, change)
+            yield SystemCommand(f"{title}: {state}", "classify each photo once" if on else what, change)
 
     def _choose_model(self) -> None:
         names = list(named_extractors())

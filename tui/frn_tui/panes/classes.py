@@ -102,8 +102,8 @@ class ClassesPane(Pane):
             rename_class(self.context, entry)
 
     def action_add(self) -> None:
-        own = self.entry is not None and not self.controller.shows_samples
-        where = f"to {display_name(self.entry.name, 40)}" if own and self.entry else "for your first class"
+        is_own = self.entry is not None and not self.controller.shows_samples
+        where = f"to {display_name(self.entry.name, 40)}" if is_own and self.entry else "for your first class"
         self.context.pick(f"Add photos {where}, or classes in a folder, zip or CSV", self.add)
 
     def add(self, paths: Sequence[str]) -> None:
@@ -117,17 +117,17 @@ class ClassesPane(Pane):
         target = self.entry  # another class may be chosen meanwhile
         fills_class = len(paths) == 1 and target is not None and not target.supports
         for path in paths:
-            found = await self.context.classes_in(path)
-            if found["kind"] in ("project", "bundle"):
+            contents = await self.context.classes_in(path)
+            if contents["kind"] in ("project", "bundle"):
                 self.context.open(path)
                 return
-            if found["kind"] == "nothing":
-                unusable.append(Problem(path, found.get("reason", f"{path}: has no photos to add")))
-            members = found["classes"]
-            if found["kind"] == "folder" and not fills_class:
-                members = {name_of(absolute(path)): found["files"]}
-            elif found["kind"] != "classes":
-                files += found["files"]
+            if contents["kind"] == "nothing":
+                unusable.append(Problem(path, contents.get("reason", f"{path}: has no photos to add")))
+            members = contents["classes"]
+            if contents["kind"] == "folder" and not fills_class:
+                members = {name_of(absolute(path)): contents["files"]}
+            elif contents["kind"] != "classes":
+                files += contents["files"]
             for name, photos in members.items():
                 classes.setdefault(name, []).extend(photos)
         self.context.tell_of_unusable(unusable)

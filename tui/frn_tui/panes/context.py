@@ -127,8 +127,8 @@ class Context:
         if done == 0 or self._job_began == 0:
             self._job_began = now
         if done < total:
-            left = (now - self._job_began) / done * (total - done) if done else None
-            self._each_line(lambda line: line.show(what, done, total, left))
+            remaining = (now - self._job_began) / done * (total - done) if done else None
+            self._each_line(lambda line: line.show(what, done, total, remaining))
         else:  # later work, such as watching a folder, is not part of it
             self._job_began = 0.0
             self._each_line(JobLine.clear)
@@ -212,19 +212,19 @@ class Context:
 
     async def classes_in(self, path: str) -> PathContents:
         """Return the contents of a path; if its folders can be read in several ways, ask which ones are the classes."""
-        found = await self.controller.scan(path)
-        if found["kind"] != "levels":
-            return found
+        contents = await self.controller.scan(path)
+        if contents["kind"] != "levels":
+            return contents
         options = []
-        for each in found["levels"]:
+        for each in contents["levels"]:
             counts, by = each["classes"], LEVELS.get(each["level"], "each folder with photos")
             said = f"{count_of(len(counts), 'class')}, {sum(counts.values()):,} photos: {', '.join(list(counts)[:3])}"
             options.append(display_name(f"{by}: {said}", 100))
-        photos = [each["photos"] for each in found["levels"]]
+        photos = [each["photos"] for each in contents["levels"]]
         chosen = await self.answer(Choose("Which folders are the classes?", options, photos, self.mode))
         if chosen is None:
             return {"kind": "nothing", "files": [], "classes": {}, "reason": f"{path}: was not opened"}
-        return await self.controller.scan(path, found["levels"][chosen]["level"])
+        return await self.controller.scan(path, contents["levels"][chosen]["level"])
 
     async def chosen(self, title: str, options: Sequence[str]) -> int | None:
         return await self.answer(Choose(title, options))

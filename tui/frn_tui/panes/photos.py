@@ -105,8 +105,8 @@ class PhotosPane(Pane):
 
     def _everywhere(self, mark: str) -> list[tuple[int, GalleryItem]]:
         """Return the photos with a mark from all classes, with the class ids, worst first."""
-        found = [(entry.id, item) for entry in self.controller.session.state.classes for item in self._items(entry)]
-        return sorted((one for one in found if one[1].mark == mark), key=lambda one: self._misfit(*one))
+        photos = [(entry.id, item) for entry in self.controller.session.state.classes for item in self._items(entry)]
+        return sorted((one for one in photos if one[1].mark == mark), key=lambda one: self._misfit(*one))
 
     def _items(self, entry: ClassEntry) -> list[GalleryItem]:
         report = self.controller.reports.get(entry.id)
@@ -132,8 +132,8 @@ class PhotosPane(Pane):
         if key in self.controller.boxes and self.controller.comparing:
             return 0, 0.0
         report = self.controller.reports.get(class_id)
-        found = report["rival"].get(key or "") if report else None
-        return (found[0], found[3]) if found else (0, 0.0)
+        rival = report["rival"].get(key or "") if report else None
+        return (rival[0], rival[3]) if rival else (0, 0.0)
 
     def _suggested(self, keys: Iterable[str], least: float = 0.0) -> dict[int, list[str]]:
         """Return the keys of listed photos that fit another class at least so well, by its id."""

@@ -38,7 +38,7 @@ class ProjectBar(Static):
         controller, state = self.controller, self.controller.session.state
         count = max(sum(len(entry.supports) for entry in state.classes), sum(controller.coming.values()))
         name = display_name(controller.title, 30)
-        left = f"frn-tui  {'' if controller.session.is_saved else '● '}{name}"
+        title = f"frn-tui  {'' if controller.session.is_saved else '● '}{name}"
         trouble = f" · {len(controller.missing)} missing (R)" if controller.missing else ""
         trouble += f" · {count_of(len(controller.problems), 'problem')} (b)" if controller.problems else ""
         right = f"{count_of(len(state.classes), 'class')} · {count_of(count, 'photo')}{trouble}"
@@ -50,8 +50,8 @@ class ProjectBar(Static):
         if self.screen.has_class("-narrow"):
             shown = next((name for name in PANES if self.screen.has_class(f"-show-{name}")), "")
             model = "tab: " + " ".join(name.upper() if name == shown else name for name in PANES)
-        room = width - len(left) - len(right)
-        line = Text(left, style="bold")
+        room = width - len(title) - len(right)
+        line = Text(title, style="bold")
         line.append(f"{model:^{room}}" if room > len(model) + 2 else " " * max(room, 1), style="not bold")
         line.append(right, style="not bold")
         line.truncate(width)
@@ -153,9 +153,9 @@ class ProjectBar(Static):
             self.context.say("no photos are missing")
 
     async def _relocate(self, folder: str) -> None:
-        found, wanted = await relocate(self.controller, absolute(folder))
-        undo = "   u: undo" if found else ""
-        self.context.say(f"{found} of {count_of(wanted, 'missing photo')} found{undo}")
+        relocated, wanted = await relocate(self.controller, absolute(folder))
+        undo = "   u: undo" if relocated else ""
+        self.context.say(f"{relocated} of {count_of(wanted, 'missing photo')} found{undo}")
 
     @property
     def at_stake(self) -> str:
@@ -181,23 +181,23 @@ class ProjectBar(Static):
     async def open_place(self, path: str) -> None:
         """Open a project, bundle or folder; anything else, or a cancelled dialogue, leaves the current one open."""
         path = absolute(path)  # now, because the next start may be in a different folder
-        found = await self.context.classes_in(path)
-        if found["kind"] == "project":
+        contents = await self.context.classes_in(path)
+        if contents["kind"] == "project":
             await self.open_project(path)
-        elif found["kind"] == "bundle":
+        elif contents["kind"] == "bundle":
             await self.open_bundle(path)
-        elif found["kind"] in ("classes", "folder"):
-            classes = found["classes"] or {name_of(path): found["files"]}
+        elif contents["kind"] in ("classes", "folder"):
+            classes = contents["classes"] or {name_of(path): contents["files"]}
             self.context.remember(path)
             try:
                 outcome = await self.controller.open_folder(path, classes)
             except asyncio.CancelledError:  # photos that arrived stay and count
                 self.context.start(self.controller.sync, group="edit")
                 raise
-            self.controller.report_skipped(path, found)  # again, because they belong to what is open now
+            self.controller.report_skipped(path, contents)  # again, because they belong to what is open now
             self.context.list_duplicates(outcome)
         else:
-            self.context.say(found.get("reason", f"{path}: is a photo; choose its folder"), severity="warning")
+            self.context.say(contents.get("reason", f"{path}: is a photo; choose its folder"), severity="warning")
 
     async def open_project(self, path: str) -> None:
         """Open a project file, asking how if another app has it open."""

@@ -153,10 +153,10 @@ class QueryPane(Judging, Arranging, Pane):
         files: list[str] = []
         unusable: list[Problem] = []
         for path in paths:
-            found = await self.controller.scan(path, 1)
-            if found["kind"] == "nothing":
-                unusable.append(Problem(path, found.get("reason", f"{path}: has no photos to classify")))
-            files += everything_in(found)
+            contents = await self.controller.scan(path, 1)
+            if contents["kind"] == "nothing":
+                unusable.append(Problem(path, contents.get("reason", f"{path}: has no photos to classify")))
+            files += everything_in(contents)
         self.context.tell_of_unusable(unusable)
         if files:
             self.picture.heat_class = None
@@ -211,18 +211,18 @@ class QueryPane(Judging, Arranging, Pane):
         """Classify new and changed photos in a folder and its subfolders until it is no longer watched."""
         try:
             await self.controller.engine.call(ListFolder(folder))  # raises an error if it does not exist
-            asked = before = await self._stamps(folder)
+            classified = before = await self._stamps(folder)
             self.show()
             self.context.say(f"watching {folder}   w: stop")
             while self.watched == folder:
                 await asyncio.sleep(1)
                 stamps = await self._stamps(folder)
                 # What has changed since then is still being copied; what pauses half-way is classified again.
-                whole = [file for file, now in stamps.items() if asked.get(file) != now == before.get(file)]
+                complete = [file for file, now in stamps.items() if classified.get(file) != now == before.get(file)]
                 before = stamps
-                if whole and self.watched == folder:
-                    asked = {**asked, **{file: stamps[file] for file in whole}}
-                    await self.controller.ask(whole, arrived=True)
+                if complete and self.watched == folder:
+                    classified = {**classified, **{file: stamps[file] for file in complete}}
+                    await self.controller.ask(complete, arrived=True)
         except FrnError as error:
             self.watched = None
             raise FrnError(f"{error}   stopped watching {folder}   w: watch again") from error
@@ -252,8 +252,8 @@ class QueryPane(Judging, Arranging, Pane):
 
     def action_group(self) -> None:
         unknown = [answer["path"] for answer in self.controller.query.answers if answer.get("unknown")]
-        found = partial(self.context.start, self._group_found)
-        pick = partial(self.context.pick, "Group the photos of a folder into classes", found)
+        start_grouping = partial(self.context.start, self._group_found)
+        pick = partial(self.context.pick, "Group the photos of a folder into classes", start_grouping)
         if not unknown:
             pick()
             return

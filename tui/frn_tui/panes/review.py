@@ -147,10 +147,10 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         columns.display = self.gallery.view == "list" and not self.has_class("-large")
         columns.update(self._heads(ORDERED_BY.get(arrangement.order, "")))
         known = list(self.controller.known.values())
-        asked = [item.answer["known"] for item in items if "known" in item.answer]
+        shares = [item.answer["known"] for item in items if "known" in item.answer]
         threshold = self.threshold.value
-        own = self.controller.session.state.threshold
-        self.histogram.show(known, asked, threshold, self.controller.expected if own is None or not known else "")
+        is_default = self.controller.session.state.threshold is None or not known
+        self.histogram.show(known, shares, threshold, self.controller.expected if is_default else "")
         self.follow_cursor()
 
     def _update(self, name: str, text: str) -> None:
@@ -215,8 +215,8 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
         if self._has_letters:
             self.jobs.hint = PAGE_KEYS
         if self.has_class("-large"):
-            found = self.controller.box_in(near.key) if near else []
-            self.large.show(item.answer if item else None, str(near.path) if near else "", found)
+            subject = self.controller.box_in(near.key) if near else []
+            self.large.show(item.answer if item else None, str(near.path) if near else "", subject)
             shown = self.controller.query.answer
             if item is not None and (shown is None or shown["path"] != item.path):
                 self.context.start(self.controller.show, item.path, group="step")

@@ -25,8 +25,8 @@ class Threshold:
     @property
     def value(self) -> float:
         """Return the last threshold set, because the engine reports it later than the next key."""
-        own = self.controller.session.state.threshold
-        return self.controller.threshold if own is None else own
+        chosen = self.controller.session.state.threshold
+        return self.controller.threshold if chosen is None else chosen
 
     def set(self, value: float | None, said: str = "") -> None:
         """Set it, and report how many answers were unknown before and are now; several keys in a row count as one."""
