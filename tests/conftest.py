@@ -30,6 +30,7 @@ from PIL import Image  # noqa: E402
 
 from frn.data.synthetic import draw_moth, species  # noqa: E402
 from frn.models.zoo import DEFAULT_MODEL  # noqa: E402
+from tests import nursery  # noqa: E402
 from tests.commands import frn  # noqa: E402
 from tests.drawings import MOTHS, QUERIES  # noqa: E402
 
@@ -43,6 +44,8 @@ SHOWN = pytest.StashKey[int]()  # destination of standard error between tests
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[SHOWN] = os.dup(2)
+    if sys.platform == "linux":
+        nursery.use()
     # background jobs of a shell ignore it, and child processes inherit this
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from frn.errors import FrnError
-from tests.campaign import archives, files, images, nursery, own_files
+from tests import nursery
+from tests.campaign import archives, files, images, own_files
 from tests.campaign.campaign import Part
 
 PARTS: dict[str, Callable[[], Part]] = {

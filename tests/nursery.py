@@ -1,8 +1,11 @@
 """Fork the children of `frn.system.processes.sandbox` from a process with their imports, which is ten times as fast.
 
-The campaign starts tens of thousands of them. Each then runs `serve` of that module under its usual limits.
+Tests start a thousand of them, the campaign tens of thousands. Each then runs `serve` of that module under its usual
+limits. Targets outside the program, such as those of the sandbox's own tests, start as they do for a user.
 """
 
+import atexit
+import contextlib
 import importlib
 import os
 import signal
@@ -12,9 +15,15 @@ import sys
 import time
 import weakref
 from functools import cache
+from pathlib import Path
+from types import FrameType
+from typing import cast
 
 from frn.system.processes import sandbox
 from frn.system.processes.sandbox import SandboxedWorker, _end
+from tests.processes import lives
+
+STARTED_ALONE = SandboxedWorker._start
 
 
 class Forked:
@@ -26,53 +35,53 @@ class Forked:
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
-        """Return the exit status, or None while the process runs."""
-        try:
-            os.kill(self.pid, 0)
-        except ProcessLookupError:
-            return 0
-        return None
+        return None if lives(self.pid) else 0
 
     def kill(self) -> None:
-        """Kill the process."""
-        if self.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
 
     def wait(self) -> int:
-        """Wait for the process to end."""
-        while self.poll() is None:
+        while lives(self.pid):
             time.sleep(0.001)
         return 0
 
 
 @cache
-def _nursery(target: str) -> socket.socket:
+def _nursery(target: str, parent: int) -> socket.socket:
+    """Start a nursery of a process, which ends with it."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
-        command = [sys.executable, "-m", "tests.campaign.nursery", target, str(theirs.fileno())]
-        subprocess.Popen(command, pass_fds=[theirs.fileno()])  # the process ends when the socket closes
+        command = [sys.executable, "-m", "tests.nursery", target, str(theirs.fileno())]
+        process = subprocess.Popen(command, pass_fds=[theirs.fileno()], cwd=Path(__file__).parents[1])
+
+    def end() -> None:
+        if os.getpid() == parent:
+            ours.close()
+            process.wait()
+
+    atexit.register(end)
     return ours
 
 
-def _start(self: SandboxedWorker) -> Forked:
-    if self.lives:
-        return self._process  # type: ignore[return-value]
+def _start(self: SandboxedWorker) -> subprocess.Popen[bytes]:
+    if self.lives or not self.target.startswith("frn."):
+        return STARTED_ALONE(self)
     self.close()
-    nursery = _nursery(self.target)
+    nursery = _nursery(self.target, os.getpid())
     (for_questions, questions), (answers, for_answers) = os.pipe(), os.pipe()
     socket.send_fds(nursery, [b"%d" % self.memory], [for_questions, for_answers])
     for descriptor in (for_questions, for_answers):
         os.close(descriptor)
-    child = Forked(int(nursery.recv(64)), questions, answers)
-    self._process = child  # type: ignore[assignment]
-    self._finalizer = weakref.finalize(self, _end, child)  # type: ignore[arg-type]
-    self._await_start(child)  # type: ignore[arg-type]
+    child = cast("subprocess.Popen[bytes]", Forked(int(nursery.recv(64)), questions, answers))
+    self._process, self._finalizer = child, weakref.finalize(self, _end, child)
+    self._await_start(child)
     return child
 
 
 def use() -> None:
     """Fork all children of this process from now on."""
-    SandboxedWorker._start = _start  # type: ignore[assignment, method-assign]
+    SandboxedWorker._start = _start  # type: ignore[method-assign]
 
 
 def main() -> None:
@@ -82,7 +91,7 @@ def main() -> None:
     if target.startswith("frn.features"):
         importlib.import_module("onnx")
         importlib.import_module("onnxruntime")
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # let the system reap the children
+    signal.signal(signal.SIGCHLD, _reap)
     while True:
         message, descriptors, _, _ = socket.recv_fds(requests, 64, 2)
         if not message:
@@ -101,6 +110,12 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         sandbox.serve(target, int(message))
         os._exit(0)
+
+
+def _reap(number: int, frame: FrameType | None) -> None:
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 if __name__ == "__main__":
