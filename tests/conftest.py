@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Generator, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 
 from frn.system.hardware import cores
 
+gc.disable()  # until all modules are imported
 WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 # Keep the workers' threads from waiting for each other, which halves the time: numpy and torch read this on import, and
 # sessions have as many threads as one of several processes that torchrun starts.
@@ -29,6 +31,7 @@ import torch  # noqa: E402
 from PIL import Image  # noqa: E402
 
 from frn.data.synthetic import draw_moth, species  # noqa: E402
+from frn.features.onnx_runtime import OwnModel  # noqa: E402
 from frn.models.zoo import DEFAULT_MODEL  # noqa: E402
 from tests import nursery  # noqa: E402
 from tests.commands import frn  # noqa: E402
@@ -75,6 +78,7 @@ def pytest_collection_finish() -> None:
     """Collect garbage rarely, and never from imported modules (torch, the tests): it took a fifth of the time."""
     gc.collect()
     gc.freeze()
+    gc.enable()
     gc.set_threshold(5_000, 10, 10)
 
 
@@ -110,6 +114,14 @@ def private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FRN_CACHE", str(cache))
     monkeypatch.setenv("FRN_MODELS", str(tmp_path / "added-models"))
     return cache
+
+
+@pytest.fixture(scope="session", autouse=True)
+def opened_once() -> Iterator[None]:
+    """Open each shipped network once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("frn.features.extractor.OwnModel", lru_cache(16)(OwnModel))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ import inspect
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from frn_tui.terminal.marks import WAITING
 from frn_tui.widgets.gallery import Gallery
 from frn_tui.widgets.preview import Preview
 from rich.style import Style
+from textual import markup
 from textual._compositor import Compositor
 from textual._context import visible_screen_stack
 from textual.app import App, ComposeResult
@@ -52,6 +54,7 @@ def quick_app() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Stylesheet, "_parse_rules", parse_once)
+        patch.setattr("textual.markup._to_content", lru_cache(10_000)(markup._to_content))
         patch.setattr(Compositor, "render_update", skip)
         patch.setattr("textual._wait.SLEEP_GRANULARITY", 0.004)
         patch.setattr("textual._wait.SLEEP_IDLE", 0.0004)

@@ -155,6 +155,7 @@ def test_earlier_stage_of_a_timm_network_gives_its_map(tmp_path: Path) -> None:
         Pretrained("timm:resnet18@9", 64)
 
 
+@pytest.mark.nightly
 def test_small_file_naming_a_huge_network_is_refused_cheaply(tmp_path: Path) -> None:
     """The named network has 644 million weights, but the file contains none."""
     config = ModelConfig(backbone="torchvision:regnet_y_128gf", method="frn", transform=EvaluationTransform(size=384))

@@ -184,7 +184,7 @@ def pretrained(met: ProcessGroup, out: Path) -> str:
     return watched(met, out, PRETRAINING)
 
 
-@pytest.mark.parametrize("work", [watched, pretrained])
+@pytest.mark.parametrize("work", [watched, pytest.param(pretrained, marks=pytest.mark.nightly)])
 def test_ranks_take_different_steps_and_end_with_the_same_weights(ranks: Launch, tmp_path: Path, work: Work) -> None:
     first, second = map(json.loads, ranks(work, tmp_path / "two"))
     assert first["weights"] == second["weights"]
@@ -228,6 +228,7 @@ def other_photos(met: ProcessGroup, out: Path) -> None:
     train(TINY, replace(images, checksum=met.rank), val, out, RunSettings(ranks=met))
 
 
+@pytest.mark.nightly
 def test_ranks_with_different_photos_of_the_same_name_are_reported(ranks: Launch, tmp_path: Path) -> None:
     said = ranks(other_photos, tmp_path / "run")
     assert all(line.startswith("error: rank 1 has different data") for line in said)
@@ -297,6 +298,7 @@ def one_dies(met: ProcessGroup, out: Path) -> str:
     return "went on"
 
 
+@pytest.mark.nightly
 def test_a_dead_rank_gives_a_one_line_error(ranks: Launch, tmp_path: Path) -> None:
     (said,) = ranks(one_dies, tmp_path / "run")
     assert said.startswith("error: rank 0 of 2 lost another rank")

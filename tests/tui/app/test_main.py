@@ -93,7 +93,7 @@ def test_model_that_cannot_be_opened_gives_a_one_line_error(tmp_path: Path, mode
     assert result.stderr.count("\n") == 1
 
 
-COLORS = ["truecolor", "256", "standard", "none"]
+COLORS = ["none", "standard", "256", "truecolor"]
 THEMES = ["textual-dark", "textual-light", "ansi-dark"]
 SIZES = [(80, 24), (140, 40), (40, 12), (200, 50), (20, 5)]
 KEYS = ["H t tab", "g question_mark escape", "z z", "L escape", "shift+tab t"]
@@ -101,7 +101,9 @@ KEYS = ["H t tab", "g question_mark escape", "z z", "L escape", "shift+tab t"]
 SEQUENCE = re.compile(r"\x1b\[([0-9;]*)([A-Za-z])")
 
 
-@pytest.mark.parametrize("colors", COLORS)
+@pytest.mark.parametrize(
+    "colors", [*COLORS[:2], *(pytest.param(each, marks=pytest.mark.nightly) for each in COLORS[2:])]
+)
 async def test_every_size_and_theme_uses_only_available_colours(
     colors: str,
     drive: Drive,

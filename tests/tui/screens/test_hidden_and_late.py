@@ -70,11 +70,11 @@ async def test_keys_are_not_offered_for_a_hidden_query(drive: Drive) -> None:
     await workspace.query_pane.ask_now(["/queries/wren-10.jpg"])
     workspace.focus_pane("query")
     await driver.idle()
-    assert workspace.works("right")
+    assert workspace.needed()["right"]
     assert workspace.context.jobs.hint.startswith("1-9: add wren-10.jpg to")
     workspace.focus_pane("classes")
     await driver.idle()
-    assert not workspace.works("right")
+    assert not workspace.needed()["right"]
     assert workspace.context.jobs.hint == ""
     for key in ("1", "y", "m"):
         await driver.keys(key)

@@ -43,14 +43,9 @@ def labels(driver: Driver) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize(
-    ("state", "place"),
-    [
-        pytest.param(state, place, marks=() if (state, place) == ("large", "query") else pytest.mark.nightly)
-        for state in STATES
-        for place in ("classes", "photos", "query")
-    ],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("place", ["classes", "photos", "query"])
+@pytest.mark.parametrize("state", STATES)
 async def test_keys_act_on_what_was_in_front_while_photos_arrive_and_the_window_changes(
     drive: Drive, fake_engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, state: str, place: str
 ) -> None:

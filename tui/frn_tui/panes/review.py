@@ -89,8 +89,8 @@ class Review(Judging, Arranging, KeyedScreen[str | None], Dialog[str | None]):
     def handlers(self) -> list[object]:
         return [self, *self.services, self.gallery]
 
-    def works(self, name: str) -> bool:
-        return name != "undo" or self.controller.session.can_undo
+    def needed(self) -> dict[str, object]:
+        return {"undo": self.controller.session.can_undo}
 
     def compose(self) -> ComposeResult:
         with Vertical(id="review"):

@@ -201,26 +201,25 @@ class Workspace(KeyedScreen[None]):
         """Return the pane with the focus, or the last one while the window is too small for any."""
         return next((name for name, pane in self.panes.items() if pane.has_focus_within), self.focused_pane)
 
-    def works(self, name: str) -> bool:
-        session, query = self.controller.session, self.controller.query
+    def needed(self) -> dict[str, object]:
+        session, query, in_focus = self.controller.session, self.controller.query, self.in_focus
         answer = query.answer if self.query_pane.display else None
         photos, is_answered = self.photos_pane.gallery.paths, answer is not None and "scores" in answer
         removable = {"classes": session.state.classes, "photos": photos, "query": answer}
-        needed: dict[str, object] = {
+        return {
             "undo": session.can_undo,
             "save": not session.is_saved,
             "review": query.answers,
             "next-answer": len(query.answers) > 1,
             "map": answer is not None and answer.get("maps"),
             "why": is_answered,
-            "right": self.photos_pane.suggests if self.in_focus == "photos" else is_answered,
-            "none-of-these": photos if self.in_focus == "photos" else is_answered,
+            "right": self.photos_pane.suggests if in_focus == "photos" else is_answered,
+            "none-of-these": photos if in_focus == "photos" else is_answered,
             **dict.fromkeys(("rename", "sort", "find", "ask"), session.state.classes),
             **dict.fromkeys(("next-outlier", "misfits"), self.photos_pane.misfits),
-            "remove": removable[self.in_focus],
-            "move": photos if self.in_focus == "photos" else answer,
+            "remove": removable[in_focus],
+            "move": photos if in_focus == "photos" else answer,
         }
-        return bool(needed.get(name, True))
 
     def show_keys(self) -> None:
         self.query_one("#keys", Static).update(self.footer(FOOTERS[self.in_focus]))

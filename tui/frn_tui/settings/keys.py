@@ -2,7 +2,7 @@
 
 import inspect
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -67,15 +67,17 @@ class KeyedScreen(Screen[ScreenResultType]):
     def show_keys(self) -> None:
         """Show the keys that work now."""
 
-    def works(self, name: str) -> bool:
-        return True
+    def needed(self) -> Mapping[str, object]:
+        """Return what keys need to work, by name: nothing, or something empty, if they do nothing now."""
+        return {}
 
     def footer(self, names: Sequence[str]) -> str:
         """Return the keys that work now, as markup to click."""
+        needed = self.needed()
         return "  ".join(
             f"[@click=screen.do({name!r})][b]{escape(shown_key(name))}[/b] {TABLE[name].label}[/]"
             for name in names
-            if self.works(name)
+            if needed.get(name, True)
         )
 
 
