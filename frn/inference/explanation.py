@@ -90,9 +90,9 @@ class Rebuilt:
         total = taken.sum()
         return taken / total if total > 0 else taken
 
-    def of_photos(self, box: Box | None = None) -> Array:
-        """Return the share of each example in what the class rebuilds of a part, or of the photo, (k,)."""
-        return self.origin(box).sum((1, 2))
+    def of_photos(self) -> Array:
+        """Return the share of each example in what the class rebuilds of the photo, (k,)."""
+        return self.origin().sum((1, 2))
 
     def sources(
         self, box: Box | None = None, most: int = 3, side: float = 0.5, *, one_each: bool = False

@@ -154,9 +154,9 @@ def head_logits(model: str | Path) -> tuple[Callable[[Array, Array], Array], str
     return logits, head.unequal
 
 
-def save_model(model: Model, path: Path, record: Mapping[str, object] | None = None, *, half: bool = False) -> None:
+def save_model(model: Model, path: Path, record: Mapping[str, object] | None = None) -> None:
     """Write a model file, atomically. Raises FrnError if the file cannot be written."""
-    write_atomically(path, serialise(model, record, half=half))
+    write_atomically(path, serialise(model, record))
 
 
 def serialise(model: Model, record: Mapping[str, object] | None = None, *, half: bool = False) -> bytes:

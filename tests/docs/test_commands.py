@@ -118,7 +118,7 @@ def place(tmp_path_factory: pytest.TempPathFactory, embedded: Path) -> Path:
     shutil.copytree(folder / "more-photos", folder / "photos", dirs_exist_ok=True)
     shutil.copytree(folder / "photos" / "wren", folder / "archive" / "2026")
     shutil.copy(moths[0][0], folder / "new.jpg")
-    for name in ("data/cifar-fs", "data/cub", "data/mine", "cifar-fs/val", "cub", "tiny-imagenet", "downloads"):
+    for name in ("data/cifar-fs", "data/cub", "data/mine", "cifar-fs/val", "cub", "tiny-imagenet"):
         (folder / name).mkdir(parents=True)
     for name in ("runs/frn", "runs/proto", "runs/demo"):
         (folder / name).mkdir(parents=True)

@@ -54,8 +54,8 @@ class GraphBuilder:
         self.nodes.append(helper.make_node(kind, list(inputs), names, name=name, **attributes))
         return names
 
-    def split(self, value: str, parts: int, axis: int = 0) -> list[str]:
-        return self.outputs("Split", parts, value, axis=axis, num_outputs=parts)
+    def split(self, value: str, parts: int) -> list[str]:
+        return self.outputs("Split", parts, value, axis=0, num_outputs=parts)
 
     def ints(self, *values: int) -> str:
         """Add a one-dimensional int64 constant for axes, a shape or an index."""

@@ -27,9 +27,6 @@ def prepare(
     unofficial: Annotated[
         bool, typer.Option("--unofficial", help="Accept checksums and counts that are not as published.")
     ] = False,
-    download: Annotated[
-        bool, typer.Option("--download", help="Download the archive into the --source folder.")
-    ] = False,
     val: ClassShare = None,
     test: ClassShare = None,
 ) -> None:
@@ -41,8 +38,8 @@ def prepare(
     Splits: tang, chen or all for cub. If your own folder has subfolders with names such as train and val, they
     become the splits. --val and --test draw a random class split instead.
 
-    The command compares checksums and counts with the published ones and never changes the source. It uses the
-    network only with --download (aircraft, cifar-fs). The data set appears complete or not at all.
+    The command compares checksums and counts with the published ones and never changes the source. The data set
+    appears complete or not at all.
     """
     from frn.data.prepare import RECORD
     from frn.data.prepare import prepare as prepare_data
@@ -50,15 +47,7 @@ def prepare(
 
     with progress_bar(f"preparing {name}") as progress:
         counts = prepare_data(
-            name,
-            source,
-            out,
-            split=split,
-            unofficial=unofficial,
-            download=download,
-            val=val,
-            test=test,
-            progress=progress,
+            name, source, out, split=split, unofficial=unofficial, val=val, test=test, progress=progress
         )
     for part, (classes, images) in counts.items():
         stdout().print(f"{part:5}  {classes:4} classes  {images:6} images  {printable(str(out / part))}")

@@ -5,7 +5,6 @@ resized again, are not needed: the evaluation transform gives the same pixels, a
 """
 
 import difflib
-import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,11 +13,10 @@ from frn.data.pixel_cache import Progress
 from frn.data.prepare.benchmark import Benchmark, Counts
 from frn.data.prepare.folder import plan_own
 from frn.data.prepare.published import BENCHMARKS
-from frn.data.prepare.sources import MEBIBYTE, Sources
+from frn.data.prepare.sources import Sources
 from frn.data.prepare.writer import count, require_distinct, write_items
 from frn.errors import FrnError
 from frn.system.file_sets import new_folder, require_new_folder
-from frn.system.transfers import fetch_url
 
 RECORD = "prepared.json"
 """Record of a data set in its folder: how it was made, and `skipped`, the files that are not images, with reasons."""
@@ -31,7 +29,6 @@ def prepare(
     *,
     split: str | None = None,
     unofficial: bool = False,
-    download: bool = False,
     val: float | None = None,
     test: float | None = None,
     progress: Progress | None = None,
@@ -44,7 +41,6 @@ def prepare(
         out: the data set's folder, which appears complete or not at all.
         split: name of the class split if a benchmark has several; the first by default.
         unofficial: accept archives with different checksums, and different numbers of classes and images.
-        download: first download the archive to the only source, a folder.
         val: for "folder", the fraction of the classes in a random validation split; by default, folder names define the
             splits if they can.
         test: the same for test.
@@ -58,8 +54,6 @@ def prepare(
     benchmark, options = _find(name, split, val, test)
     require_new_folder(out)
     tick = progress or (lambda done, total: None)
-    if download:
-        sources = _download(name, benchmark, sources, tick)
     with Sources(sources, benchmark.pattern, benchmark.checksums, unofficial, tick) as opened:
         plan = benchmark.plan(opened, str(options.get("split", "")))
         counts = count(plan.items)
@@ -92,34 +86,6 @@ def _find(name: str, split: str | None, val: float | None, test: float | None) -
     if split not in benchmark.splits:
         raise FrnError(f"{name} has no class split {split!r}; it has: {', '.join(benchmark.splits)}")
     return benchmark, {"split": split}
-
-
-def _download(name: str, benchmark: Benchmark, sources: Sequence[Path], progress: Progress) -> list[Path]:
-    if not benchmark.url:
-        can = ", ".join(key for key, value in BENCHMARKS.items() if value.url)
-        archives = " or ".join(benchmark.checksums) or "it"
-        raise FrnError(
-            f"{name} cannot be downloaded with --download ({can} can). Download {archives} yourself and pass it to "
-            "--source."
-        )
-    if len(sources) != 1 or sources[0].is_file():
-        raise FrnError("--download stores archives in a folder: pass that folder as the only --source")
-    path = sources[0] / benchmark.url.rpartition("/")[2]
-
-    def check(part: Path) -> None:
-        with part.open("rb") as file:
-            if hashlib.file_digest(file, "md5").hexdigest() != benchmark.checksums[path.name]:
-                raise FrnError("its MD5 checksum is wrong")
-
-    if not path.exists():
-        try:
-            fetch_url(benchmark.url, path, check, lambda done: progress(done // MEBIBYTE, benchmark.mebibytes))
-        except FrnError as error:
-            raise FrnError(
-                f"{benchmark.url}: cannot be downloaded ({error}). Download it yourself into {path.parent} and remove "
-                "--download."
-            ) from error
-    return [path]
 
 
 def _compare(sources: Sources, name: str, counts: dict[str, tuple[int, int]], official: Counts) -> None:

@@ -39,8 +39,6 @@ class Benchmark:
     splits: tuple[str, ...] = ("standard",)  # names of the class splits; the first is the default
     checksums: Mapping[str, str] = field(default_factory=dict)  # MD5 of the original archives, by file name
     archives: str = r"(?!)"  # pattern that matches the names of other archives to open in the same folder
-    url: str = ""  # address of an archive that `--download` fetches
-    mebibytes: int = 0  # size of that archive
 
     @property
     def pattern(self) -> re.Pattern[str]:

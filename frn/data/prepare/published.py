@@ -237,8 +237,6 @@ BENCHMARKS: dict[str, Benchmark] = {
             "fgvc-aircraft-2013b.tar.gz": "d4acdd33327262359767eeaa97a4f732",
             f"{AIRCRAFT}.tar": "f6646b79d6223af5de175c4849eecf25",
         },
-        url="https://www.robots.ox.ac.uk/~vgg/data/fgvc-aircraft/archives/fgvc-aircraft-2013b.tar.gz",
-        mebibytes=2625,
     ),
     "mini-imagenet": Benchmark(
         plan=plan_mini_imagenet,
@@ -270,10 +268,5 @@ BENCHMARKS: dict[str, Benchmark] = {
         },
         official={"train": (351, None), "val": (97, None), "test": (160, None)},
     ),
-    "cifar-fs": Benchmark(
-        plan=plan_cifar,
-        checksums={"cifar-100-binary.tar.gz": "03b5dce01913d631647c71ecec9e9cb8"},
-        url="https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
-        mebibytes=161,
-    ),
+    "cifar-fs": Benchmark(plan=plan_cifar, checksums={"cifar-100-binary.tar.gz": "03b5dce01913d631647c71ecec9e9cb8"}),
 }

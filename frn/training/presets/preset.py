@@ -169,11 +169,6 @@ class Preset:
 
 MAX_PRESET_BYTES = 1 << 20
 DESCRIPTION = ("about", "published")  # fields of a preset that only describe it
-RETIRED = (
-    *("classifier_weight", "freeze_batchnorm", "start", "interpolation_weights"),
-    *("aux_heads", "distil", "progressive_resizing"),
-)
-"""Settings that runs of earlier versions wrote to `config.toml`; ignored."""
 LENGTHENING = ("schedule.epochs", "schedule.milestones", "validation.every")
 """Settings that may change if a run is extended."""
 NAMES = ("data.prepare", "data.name")  # settings that say how data sets are made; a run is known by their images
@@ -202,8 +197,6 @@ def overlay(settings: Settings, table: Mapping[str, Any], where: str, *, whole: 
     if whole:
         changed = {name: None for name in names if name not in table and type(None) in get_args(hints[name])}
     for name, value in table.items():
-        if whole and name in RETIRED:
-            continue
         if name not in names:
             raise FrnError(f"{where}: unknown setting {name!r}; choose from {', '.join(names)}")
         before = getattr(settings, name)

@@ -138,7 +138,6 @@ class RunFolder:
         training: dict[str, Any] | None = record.get("training")
         if training is None:
             raise FrnError(f"{self.last}: is a model, but not the checkpoint of a run")
-        training["run"].pop("compiled", None)  # in runs of frn 0.2.0
         differing = changes(training["run"], run)
         if differing and not lengthens(training["run"], run):
             listed = ", ".join(differing[:4])

@@ -1,17 +1,14 @@
 """Benchmarks built from their archives, and archives that are refused."""
 
-import hashlib
 import os
 import tomllib
 import zipfile
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import frn.data.prepare as preparation
 from frn.data.prepare import prepare, sources
 from frn.data.prepare.published import BENCHMARKS, read_split
 from frn.errors import FrnError
@@ -296,46 +293,6 @@ def test_output_folder_inside_the_source_is_not_read_as_source(tmp_path: Path) -
     for name in ("cub", "again"):
         counts = prepare("cub-raw", [home], home / name, unofficial=True)
         assert counts == {"train": (4, 4), "val": (2, 2), "test": (2, 2)}
-
-
-# Downloads
-
-
-def test_download_fetches_the_archive_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-    archive = tar_of(tmp_path / "made.tar.gz", aircraft_files(per_class=1)).read_bytes()
-
-    def fetch(url: str, path: Path, check: Callable[[Path], None], progress: Callable[[int], object]) -> None:
-        asked.append(url)
-        part = path.with_name("part")
-        part.parent.mkdir(exist_ok=True)
-        part.write_bytes(archive)
-        progress(5 << 20)
-        check(part)
-        part.rename(path)
-
-    told: list[tuple[int, int]] = []
-
-    def tell(done: int, total: int) -> None:
-        told.append((done, total))
-
-    monkeypatch.setattr(preparation, "fetch_url", fetch)
-    home, out = tmp_path / "downloads", tmp_path / "out"
-    with pytest.raises(FrnError, match=r"cannot be downloaded \(its MD5 checksum is wrong\)"):
-        prepare("aircraft", [home], out, download=True, unofficial=True)
-    assert not (home / "fgvc-aircraft-2013b.tar.gz").exists()
-    checksums = {"fgvc-aircraft-2013b.tar.gz": hashlib.md5(archive).hexdigest()}
-    monkeypatch.setitem(BENCHMARKS, "aircraft", replace(BENCHMARKS["aircraft"], checksums=checksums))
-    for name in ("out", "again"):
-        counts = prepare("aircraft", [home], tmp_path / name, download=True, unofficial=True, progress=tell)
-        assert counts == {"train": (50, 50), "val": (25, 25), "test": (25, 25)}
-    assert len(asked) == 2
-    assert told[0] == (5, 2625)
-    with pytest.raises(FrnError, match=r"cub-raw cannot be downloaded with --download \(aircraft, cifar-fs can\)"):
-        prepare("cub-raw", [home], tmp_path / "cub", download=True)
-    with pytest.raises(FrnError, match="pass that folder as the only --source"):
-        prepare("cifar-fs", [home / "fgvc-aircraft-2013b.tar.gz"], tmp_path / "cifar", download=True)
-    assert len(asked) == 2
 
 
 # The command

@@ -213,12 +213,9 @@ def test_a_method_has_its_own_auxiliary_loss() -> None:
         assert RunOptions(preset=preset, method=method).overridden().aux == aux
 
 
-def test_retired_settings_of_an_earlier_run_are_ignored(tmp_path: Path) -> None:
+def test_the_configuration_of_a_run_repeats_it_and_unknown_settings_are_refused(tmp_path: Path) -> None:
     changed = find_preset("cifar-fs-conv4")
-    RunFolder(tmp_path).write_config(
-        ["frn train x"],
-        {"seed": 7, "images": ["a"], **deciding_fields(changed), "freeze_batchnorm": False, "aux_heads": []},
-    )
+    RunFolder(tmp_path).write_config(["frn train x"], {"seed": 7, "images": ["a"], **deciding_fields(changed)})
     options = RunOptions(preset="cifar-fs-conv4", config=tmp_path / "config.toml").configured()
     assert options.overridden() == changed
     (tmp_path / "own.toml").write_text("aux_heads = []")

@@ -183,9 +183,8 @@ class Page(Dialog[None]):
 
     BINDINGS = [Binding("escape,q,enter,question_mark", "leave", "Back")]
 
-    def __init__(self, title: str, content: RenderableType, *, classes: str = "") -> None:
-        """Show some content; with the class "-wide-page" it scrolls with the arrow keys instead of wrapping."""
-        super().__init__(classes=classes)
+    def __init__(self, title: str, content: RenderableType) -> None:
+        super().__init__()
         self.dialog_title, self.content = title, content
 
     def compose(self) -> ComposeResult:
