@@ -44,7 +44,7 @@ a second extractor sees (`Extractor.closer`).
 """
 VIEWS = 4
 BATCH = 16  # images per run: enough to be fast, few enough for an early first answer
-AHEAD = 3  # batches in progress: one with the caller, one in the network, one being decoded
+AHEAD = 2  # batches in progress beside those in the network: one with the caller, one being decoded
 PIXELS = 16 * 256 * 256
 """Maximum pixels in a run: larger images run in smaller batches, which saves gigabytes of memory in the layers."""
 USUAL = {"a6801455f96d394f0b55c6acd078cd5018c848b8736ebebe497f396fd1ee47df": (0.487, 0.18)}
@@ -190,8 +190,9 @@ class Extractor:
             opening: called with each file before it is read; an exception from it stops the reading.
         """
         remaining = iter(paths)
-        at_once = 1 if opening else AHEAD  # if the caller may stop between two files, no file is read ahead
-        with ThreadPoolExecutor(self.threads) as pool, ThreadPoolExecutor(1) as network:
+        runs = -(-self.session.parts // self.batch)  # batches that occupy all cores
+        at_once = 1 if opening else runs + AHEAD  # if the caller may stop between two files, no file is read ahead
+        with ThreadPoolExecutor(self.threads) as pool, ThreadPoolExecutor(runs) as network:
 
             def begin() -> "tuple[list[Path], Future[list[Embedded | FrnError]]]":
                 batch = []

@@ -235,7 +235,8 @@ class OwnModel:
         self._open = partial(open_session, data, where, device=device, threads=1 if apart else threads)
         self._session: Any = self._open()
         self.metadata, self.inputs, self.outputs = _describe(self._session)
-        self._parts = threads if apart and self._session.get_providers() == ["CPUExecutionProvider"] else 1
+        self.parts = threads if apart and self._session.get_providers() == ["CPUExecutionProvider"] else 1
+        """Number of parts of a batch that run at a time."""
         after_fork(self, OwnModel.forget)
 
     def run(self, inputs: Mapping[str, Maps]) -> Maps:
@@ -243,10 +244,10 @@ class OwnModel:
         if self._session is None:
             self._session = self._open()
         session, outputs = self._session, [self.outputs[0][0]]
-        if self._parts == 1:
+        if self.parts == 1:
             return run_session(session, outputs, inputs)[0]
         ((name, images),) = inputs.items()
-        parts = np.array_split(images, min(self._parts, len(images)) or 1)
+        parts = np.array_split(images, min(self.parts, len(images)) or 1)
         with ThreadPoolExecutor(len(parts)) as pool:
             return np.concatenate(list(pool.map(lambda part: run_session(session, outputs, {name: part})[0], parts)))
 
@@ -261,6 +262,8 @@ class OwnModel:
 
 class ForeignModel:
     """A model file from an unknown source."""
+
+    parts = 1  # all threads share each layer
 
     def __init__(self, data: bytes, where: str, device: Device, threads: int) -> None:
         self._data, self._where = data, where

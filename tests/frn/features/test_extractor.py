@@ -11,11 +11,12 @@ import onnx
 import pytest
 from frn_export.graphs.backbone import features_graph
 from onnx import helper, numpy_helper
+from PIL import Image
 
 from frn.errors import FrnError
 from frn.estimator.loading import load_extractor
 from frn.features import onnx_runtime
-from frn.features.extractor import Extractor
+from frn.features.extractor import Embedded, Extractor
 from frn.features.onnx_runtime import Device, check_model
 from frn.models.zoo import DEFAULT_MODEL, shipped_extractors
 from frn.ridge.parameters import HeadParameters
@@ -205,13 +206,17 @@ def test_an_untrusted_model_gives_the_same_answers(shipped: Path) -> None:
     assert (theirs.shape, theirs.grid, theirs.head, theirs.sha256) == (ours.shape, ours.grid, ours.head, ours.sha256)
 
 
-@pytest.mark.parametrize("threads", [2, 3, 8])
-def test_maps_do_not_depend_on_threads_and_other_images(shipped: Path, threads: int) -> None:
+@pytest.mark.parametrize("threads", [2, 3, 40])
+def test_maps_do_not_depend_on_threads_and_other_images(shipped: Path, tmp_path: Path, threads: int) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (5, 32, 32, 3), dtype=np.uint8)
     one, several = (Extractor.open(shipped, trusted=True, threads=n, device="cpu") for n in (1, threads))
-    np.testing.assert_array_equal(several.feature_maps(pixels), one.feature_maps(pixels))
-    np.testing.assert_array_equal(several.feature_maps(pixels[3:4]), one.feature_maps(pixels)[3:4])
+    maps, paths = one.feature_maps(pixels), [tmp_path / f"{n}.png" for n in range(5)]
+    for path, image in zip(paths, pixels, strict=True):
+        Image.fromarray(image).save(path)
+    np.testing.assert_array_equal(several.feature_maps(pixels[3:4]), maps[3:4])
     assert several.feature_maps(pixels[:0]).shape == (0, *one.shape)
+    embedded = [each for _, each in several.read(paths * 20) if isinstance(each, Embedded)]
+    np.testing.assert_array_equal([each.maps for each in embedded], np.tile(maps, (20, 1, 1)))
 
 
 LITTLE = 1280 * 2**20 + 4 * 3000 + 2 * 16 * 2**20
