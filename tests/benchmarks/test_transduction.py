@@ -10,7 +10,8 @@ import pytest
 import torch
 from transduction import Floats, alpha_tim, bd_cspn, em_dirichlet, fit_dirichlet, laplacian_shot, paddle, unit
 
-THEIRS = {
+Method = Callable[[Floats, Floats], Floats]
+THEIRS: dict[tuple[Method, int], list[float]] = {
     (paddle, 1): [0.252734986568, 0.200487826389, 0.200869954002, 0.197956185033, 0.147951048009],
     (paddle, 5): [4.735893e-06, 0.100397179763, 1.558542e-06, 0.899595505723, 1.02008e-06],
     (alpha_tim, 1): [2.80212e-07, 6.014e-09, 2.5546816e-05, 6.79809e-07, 0.999973487149],
@@ -28,7 +29,7 @@ def draw(shot: int) -> tuple[Floats, Floats, np.ndarray]:
 
 
 @pytest.mark.parametrize(("method", "shot"), THEIRS)
-def test_shares_are_those_of_the_authors_code(method: Callable[[Floats, Floats], Floats], shot: int) -> None:
+def test_shares_are_those_of_the_authors_code(method: Method, shot: int) -> None:
     supports, queries, _ = draw(shot)
     np.testing.assert_allclose(method(supports, queries)[0], THEIRS[method, shot], atol=1e-10)
 
@@ -43,7 +44,7 @@ def test_dirichlet_distributions_are_fitted_as_in_the_authors_code() -> None:
 
 @pytest.mark.parametrize("method", [alpha_tim, bd_cspn, em_dirichlet, laplacian_shot])
 @pytest.mark.parametrize("shot", [1, 5])
-def test_methods_label_clear_queries(method: Callable[[Floats, Floats], Floats], shot: int) -> None:
+def test_methods_label_clear_queries(method: Method, shot: int) -> None:
     supports, queries, labels = draw(shot)
     shares = method(supports, queries)
     np.testing.assert_allclose(shares.sum(1), 1)
