@@ -50,6 +50,7 @@ ELSEWHERE = {
     r"pip install '\.\[\w+\]'.*": "test_mentioned_extras_exist",
     r"python assets/benchmarks/\w+\.py.*": "tests/benchmarks/test_scripts.py",
     r"curl --data-binary .*": "tests/docs/test_web_service.py",
+    r"curl -LO https://.*": "none, because tests use no network; `frn data prepare` compares the checksum",
     r"python assets/decoder/visualize\.py.*": "tests/decoder",
     r"python assets/teaching/\w+\.py.*": "tests/teaching",
     r"(FRN_\w+=\S+ )*(python|pytest) .*": "test_mentioned_files_exist of tests/test_docs.py",
