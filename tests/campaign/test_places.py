@@ -14,7 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from frn_tui.engine.files import placing, sorting
@@ -24,7 +23,6 @@ from PIL import Image
 from frn.data.folders import scan
 from frn.data.pixel_cache import load_images
 from frn.errors import FrnError
-from frn.features.feature_cache import FeatureStore
 from frn.images.transforms import EvaluationTransform
 from frn.models.header import ModelConfig
 from frn.models.model import Model
@@ -155,21 +153,6 @@ def test_two_programs_save_one_project_and_a_third_reads_it(tmp_path: Path) -> N
     assert {entry.name for entry in tmp_path.iterdir()} <= {"x.frn.json", "x.frn.json.bak"}
 
 
-def test_two_programs_share_the_feature_cache(tmp_path: Path) -> None:
-    path = tmp_path / "features.sqlite"
-
-    def work(first: int) -> None:
-        store = FeatureStore(path)
-        for number in range(200):
-            maps = np.full((4, 8), number % 50, np.float32)
-            store.put("x", {f"{number % 50}": maps})
-            found = store.get("x", f"{(number + first) % 50}", (4, 8))
-            assert found is None or (found[0] == (number + first) % 50).all()
-
-    at_once(lambda: work(0), lambda: work(7), lambda: work(19))
-    assert FeatureStore(path).get("x", "3", (4, 8)) is not None
-
-
 TRANSFORM = EvaluationTransform(size=16, resize=16)
 MOVED = int(os.environ.get("FRN_MOVES", "6000"))  # number of photos that two programs sort concurrently
 
@@ -261,14 +244,6 @@ def test_full_disk_gives_a_one_line_error_and_keeps_old_files(other_disk: Path, 
     assert load_project(path).state.classes[0].name == "old"
     assert {entry: entry.read_bytes() for entry in out.iterdir()} == before
     assert not [entry for entry in other_disk.rglob(".*") if entry.name != ".x.frn.json"]
-
-
-def test_leftovers_are_removed_after_the_clock_is_set_back(tmp_path: Path) -> None:
-    stale = tmp_path / ".x.frn.json.0123abcd"
-    stale.touch()
-    os.utime(stale, (time.time() + 9e6,) * 2)
-    save_project(tmp_path / "x.frn.json", project("old"))
-    assert [entry.name for entry in tmp_path.iterdir()] == ["x.frn.json"]
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from decoding import Decoder, decoder_input, learning_rate_at, load_decoder, train_decoder
+from decoding import Decoder, learning_rate_at, load_decoder, train_decoder
 from PIL import Image
 from typer.testing import CliRunner, Result
 from visualize import GAP, Regenerator, app
@@ -32,32 +32,6 @@ def test_resnet12_decoder_has_the_shapes_given_in_the_paper() -> None:
             shapes.append(tuple(x.shape[1:]))
         assert shapes == [(512, 10, 10), (256, 20, 20), (128, 40, 40), (64, 80, 80)]
         assert decoder(torch.empty(2, 25, 640)).shape == (2, 3, 84, 84)
-
-
-@pytest.mark.parametrize(("grid", "size", "widths"), [(4, 32, [64, 32, 16]), (5, 84, [64, 64, 32, 16])])
-def test_conv4_decoder_mirrors_its_backbone(grid: int, size: int, widths: list[int]) -> None:
-    decoder = Decoder(64, grid=grid, size=size).eval()
-    shapes, x = [], torch.randn(1, 64, grid, grid)
-    with torch.no_grad():
-        for block in decoder.blocks:
-            x = block(x)
-            shapes.append(tuple(x.shape[1:]))
-        images = decoder(5 * torch.randn(2, grid**2, 64))
-    assert shapes == [(width, grid * 2**i, grid * 2**i) for i, width in enumerate(widths, start=1)]
-    assert images.shape == (2, 3, size, size)
-    assert images.abs().max() <= 1
-
-
-def test_each_map_location_keeps_its_place_in_the_image() -> None:
-    """Rows of the map are rows of the grid: a change at the top left of the map changes the top left of the image."""
-    decoder = Decoder(8, grid=6, size=24).eval()
-    maps = torch.randn(1, 36, 8)
-    moved = maps.clone()
-    moved[0, 1] += 3  # first row, second column
-    with torch.no_grad():
-        change = (decoder(moved) - decoder(maps)).abs().sum((0, 1))
-    assert change[:17, :21].min() > 0  # within the range of the convolutions
-    assert change[17:].sum() == change[:, 21:].sum() == 0
 
 
 SHAPE = EpisodeShape(way=3, shot=2, queries=2)
@@ -95,19 +69,6 @@ def test_decoder_learns_without_changing_its_model(images: StoredImages, tmp_pat
     assert len(measured) == 8 * 5
     assert np.mean(measured[-5:]) < 0.7 * np.mean(measured[:5])
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
-
-
-def test_an_interrupted_run_resumes_with_bit_identical_results(images: StoredImages, tmp_path: Path) -> None:
-    asked = iter([False, False, False, True])
-    train_decoder(small(), images, tmp_path / "whole", RunSettings(), epochs=2, batch=20)
-    half = train_decoder(
-        small(), images, tmp_path / "pieces", RunSettings(), epochs=2, batch=20, stop=lambda: next(asked)
-    )
-    assert (half.finished, half.position.total_steps) == (False, 4)
-    assert train_decoder(small(), images, tmp_path / "pieces", RunSettings(resume=True), epochs=2, batch=20).finished
-    assert losses(tmp_path / "pieces") == losses(tmp_path / "whole")
-    whole, pieces = (load_decoder(tmp_path / run, small()).state_dict() for run in ("whole", "pieces"))
-    assert all(torch.equal(tensor, pieces[name]) for name, tensor in whole.items())
 
 
 def test_a_used_folder_and_different_settings_or_models_are_refused(images: StoredImages, tmp_path: Path) -> None:
@@ -158,22 +119,6 @@ def test_errors_equal_those_computed_by_hand(images: StoredImages) -> None:
         patch.setattr("visualize.evaluation_episode", lambda *args, **kwargs: sampled)
         found = regenerator.trial(SHAPE, seed=0, index=0)
     assert found == pytest.approx([np.mean(own), np.mean(same), np.mean(other)], rel=1e-3)
-
-
-def test_the_grid_shows_supports_on_the_left_and_queries_on_top(images: StoredImages) -> None:
-    model = small()
-    decoder = Decoder.of(model).eval()
-    grid = Regenerator(model, decoder, images).picture(SHAPE, seed=0)
-    step = 32 + GAP
-    assert grid.shape == (5 * step, 4 * step, 3)
-    tiles = grid.reshape(5, step, 4, step, 3)[:, GAP:, :, GAP:].transpose(0, 2, 1, 3, 4)
-    known = {image.tobytes() for image in images.images()}
-    assert (tiles[:2, :2] == 255).all()  # neither queries nor their own maps are drawn here
-    assert all(tile.tobytes() in known for tile in [*tiles[2:, :2].reshape(-1, 32, 32, 3), *tiles[0, 2:]])
-    with torch.no_grad():
-        pixels = torch.from_numpy(tiles[0, 2].copy()).permute(2, 0, 1)[None] / 255
-        own = decoder(decoder_input(model.feature_maps(pixels)))[0].permute(1, 2, 0)
-    np.testing.assert_allclose(tiles[1, 2], (own.numpy() + 1) * 127.5, atol=0.6)
 
 
 def test_a_model_without_reconstruction_is_reported(images: StoredImages) -> None:

@@ -37,69 +37,61 @@ def engine_of(process: int) -> EngineClient:
     return client
 
 
-def test_the_second_app_shows_a_warning_and_cannot_overwrite_work_in_the_first(
+async def test_the_second_app_shows_a_warning_and_cannot_overwrite_work_in_the_first(
     tmp_path: Path, private_state: Path, other: subprocess.Popen[bytes]
 ) -> None:
     path = str(tmp_path / "x.frn.json")
+    first, second = EngineClient(), engine_of(other.pid)
+    try:
+        for client in (first, second):
+            await client.start()
+            await client.call(OpenModel(model="conv4"))
+        await first.call(SaveProject(path=path, state=STATE, replace=False))
+        await first.call(LockProject(path=path))
+        assert (await first.call(FindHolder(path=path))) is None
+        assert (await second.call(FindHolder(path=path))) == os.getpid()
+        await second.call(LoadProject(path=path))
+        with pytest.raises(EngineError, match=rf"open in another frn-tui \(process {os.getpid()}\)"):
+            await second.call(SaveProject(path=path, state=STATE, replace=True))
 
-    async def scenario() -> None:
-        first, second = EngineClient(), engine_of(other.pid)
-        try:
-            for client in (first, second):
-                await client.start()
-                await client.call(OpenModel(model="conv4"))
+        await second.call(LockProject(path=path))  # takes over the project, which the first app reports
+        with pytest.raises(EngineError, match="Save under another name"):
             await first.call(SaveProject(path=path, state=STATE, replace=False))
-            await first.call(LockProject(path=path))
-            assert (await first.call(FindHolder(path=path))) is None
-            assert (await second.call(FindHolder(path=path))) == os.getpid()
-            await second.call(LoadProject(path=path))
-            with pytest.raises(EngineError, match=rf"open in another frn-tui \(process {os.getpid()}\)"):
-                await second.call(SaveProject(path=path, state=STATE, replace=True))
+        await first.call(SaveProject(path=str(tmp_path / "mine.frn.json"), state=STATE, replace=False))
+        await second.call(LockProject(path=None))
+        assert (await first.call(FindHolder(path=path))) is None
 
-            await second.call(LockProject(path=path))  # takes over the project, which the first app reports
-            with pytest.raises(EngineError, match="Save under another name"):
-                await first.call(SaveProject(path=path, state=STATE, replace=False))
-            await first.call(SaveProject(path=str(tmp_path / "mine.frn.json"), state=STATE, replace=False))
-            await second.call(LockProject(path=None))
-            assert (await first.call(FindHolder(path=path))) is None
-
-            await second.call(LockProject(path=path))
-            await second.close()
-            assert (await first.call(FindHolder(path=path))) is None  # a lock is released when its app ends
-            await first.call(SaveProject(path=path, state=STATE, replace=False, origin=path))
-        finally:
-            await first.close()
-            await second.close()
-
-    asyncio.run(scenario())
+        await second.call(LockProject(path=path))
+        await second.close()
+        assert (await first.call(FindHolder(path=path))) is None  # a lock is released when its app ends
+        await first.call(SaveProject(path=path, state=STATE, replace=False, origin=path))
+    finally:
+        await first.close()
+        await second.close()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no SIGKILL")
-def test_a_project_is_locked_again_after_its_engine_was_killed(
+async def test_a_project_is_locked_again_after_its_engine_was_killed(
     tmp_path: Path, private_state: Path, other: subprocess.Popen[bytes]
 ) -> None:
     path = str(tmp_path / "x.frn.json")
-
-    async def scenario() -> None:
-        first, second = EngineClient(), engine_of(other.pid)
-        try:
-            await first.start()
-            await second.start()
-            await first.call(LockProject(path))
-            killed = first.pid
-            assert killed is not None
-            os.kill(killed, signal.SIGKILL)
-            while first.state != "dead":
-                await asyncio.sleep(0.01)
-            await first.call(FindHolder(path=path))
-            while await second.call(FindHolder(path=path)) is None:
-                await asyncio.sleep(0.01)
-            assert await second.call(FindHolder(path=path)) == os.getpid()
-        finally:
-            await first.close()
-            await second.close()
-
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    first, second = EngineClient(), engine_of(other.pid)
+    try:
+        await first.start()
+        await second.start()
+        await first.call(LockProject(path))
+        killed = first.pid
+        assert killed is not None
+        os.kill(killed, signal.SIGKILL)
+        while first.state != "dead":
+            await asyncio.sleep(0.01)
+        await first.call(FindHolder(path=path))
+        while await second.call(FindHolder(path=path)) is None:
+            await asyncio.sleep(0.01)
+        assert await second.call(FindHolder(path=path)) == os.getpid()
+    finally:
+        await first.close()
+        await second.close()
 
 
 @pytest.mark.parametrize(("option", "project"), [("copy", None), ("take it over", PROJECT), ("cancel", "before")])
