@@ -76,15 +76,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 def pytest_collection_finish() -> None:
     """Collect garbage rarely, and never from imported modules (torch, the tests): it took a fifth of the time."""
-    gc.collect()
     gc.freeze()
     gc.enable()
     gc.set_threshold(5_000, 10, 10)
-
-
-def pytest_sessionfinish() -> None:
-    """Unfreeze before plugins report, because that of hypothesis cannot find the referrers of frozen objects."""
-    gc.unfreeze()
 
 
 @pytest.hookimpl(wrapper=True)
