@@ -15,42 +15,13 @@ import numpy as np
 
 from frn.errors import FrnError
 from frn.features.extractor import Embedded
-from frn.inference.classifier import Classifier, Prediction
+from frn.inference.classifier import Classifier
 from frn.inference.records import Answer, Score, Unreadable, answer_of, rounded
 from frn.inference.unknown.rule import auroc
 from frn.projects.names import is_no_class, match_names
 from frn.projects.session import check_name
 
 Z_95 = 1.959964  # normal quantile of a 95% interval
-
-
-@dataclass(frozen=True, slots=True)
-class LabelledAnswer:
-    """The true class and the predicted class of one photo."""
-
-    path: Path
-    truth: str
-    prediction: Prediction
-
-    @property
-    def label(self) -> str:
-        """The predicted label."""
-        return self.prediction.label
-
-    @property
-    def probability(self) -> float:
-        """Probability of that class."""
-        return self.prediction.probabilities[self.label]
-
-    @property
-    def right(self) -> bool:
-        """Whether the prediction is correct."""
-        return self.label == self.truth
-
-    @property
-    def record(self) -> Answer:
-        """The answer as in files and JSON."""
-        return answer_of(str(self.path), self.prediction, truth=self.truth)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +41,8 @@ class LabelledScore:
     """All answers and their statistics. Fractions are between 0 and 1."""
 
     classes: tuple[str, ...]
-    known: Sequence[LabelledAnswer]  # photos of the enrolled classes
-    unknown: Sequence[LabelledAnswer]  # photos of other classes
+    known: Sequence[Answer]  # photos of the enrolled classes
+    unknown: Sequence[Answer]  # photos of other classes
     examples: Sequence[Path]  # photos that are skipped because they are examples of a class
     broken: Sequence[tuple[Path, FrnError]]
     near_copies: Sequence[NearCopy] = ()  # photos that are skipped because they are near copies of an example
@@ -82,7 +53,7 @@ class LabelledScore:
     def records(self) -> list[Answer | Unreadable]:
         """Return one record per photo, also of those that cannot be read."""
         unreadable = (Unreadable(image=str(path), error=str(error)) for path, error in self.broken)
-        return [*(answer.record for answer in (*self.known, *self.unknown)), *unreadable]
+        return [*self.known, *self.unknown, *unreadable]
 
     def record(
         self, classes: str, labelled: str, expected: Mapping[str, float | str], head: Mapping[str, float]
@@ -91,7 +62,7 @@ class LabelledScore:
         at = {name: index for index, name in enumerate(self.classes)}
         confusion = np.zeros((len(at), len(at)), dtype=np.int64)  # photos of each class (rows) called each class
         for answer in self.known:
-            confusion[at[answer.truth], at[answer.label]] += 1
+            confusion[at[str(answer.truth)], at[answer.label]] += 1
         photos, called, hits = (each.tolist() for each in (confusion.sum(1), confusion.sum(0), confusion.diagonal()))
         per_class = {
             name: {
@@ -102,10 +73,12 @@ class LabelledScore:
             }
             for name, i in at.items()
         }
-        bins = reliability([answer.probability for answer in self.known], [answer.right for answer in self.known])
-        known, unknown = ([answer.prediction for answer in side] for side in (self.known, self.unknown))
+        bins = reliability(
+            [answer.probability for answer in self.known], [answer.label == answer.truth for answer in self.known]
+        )
+        known, unknown = (np.array([answer.known for answer in side], float) for side in (self.known, self.unknown))
         right, count = int(confusion.trace()), len(known)
-        wrong = sorted((answer for answer in self.known if not answer.right), key=lambda answer: -answer.probability)
+        wrong = [answer for answer in self.known if answer.label != answer.truth]
         numbers = {
             "classes": classes,
             "labelled": labelled,
@@ -116,15 +89,15 @@ class LabelledScore:
             "confusion": confusion.tolist(),
             "calibration_error": sum(each["photos"] * abs(each["said"] - each["right"]) for each in bins) / count,
             "reliability": bins,
-            "false_rejections": _rejected(known),
+            "false_rejections": _rejected(self.known),
             "unknown": len(unknown),
-            "true_positive_rate": _rejected(unknown),
-            "auroc": auroc([each.known for each in known], [each.known for each in unknown]) if unknown else math.nan,
+            "true_positive_rate": _rejected(self.unknown),
+            "auroc": auroc(known, unknown) if len(unknown) else math.nan,
             "expected": expected,
-            "wrong": [msgspec.to_builtins(answer.record) for answer in wrong],
+            "wrong": msgspec.to_builtins(sorted(wrong, key=lambda answer: -answer.probability)),
             "examples_skipped": len(self.examples),
             "near_copies": {str(each.path): str(each.example) for each in self.near_copies},
-            "transductive": known[0].transductive,
+            "transductive": self.known[0].transductive is True,
             "broken": [{"image": str(path), "error": str(error)} for path, error in self.broken],
             "head": head,
         }
@@ -162,7 +135,7 @@ def score_labelled(
         notes.append(f"the folder has no photo of the class{'es' * (len(missing) > 1)} {', '.join(missing)}")
     holders = classifier.state.holders()
     files = (path for paths in members.values() for path in paths)
-    answers: dict[bool, list[LabelledAnswer]] = {True: [], False: []}
+    answers: dict[bool, list[Answer]] = {True: [], False: []}
     examples: list[Path] = []
     near_copies: list[NearCopy] = []
     broken: list[tuple[Path, FrnError]] = []
@@ -188,7 +161,7 @@ def score_labelled(
         embedded = [seen for _, _, seen in batch]
         predictions = classifier.predictions(embedded, transductive=transductive, copies=False)
         for (truth, path, seen), prediction in zip(batch, predictions, strict=True):
-            answers[truth in names].append(LabelledAnswer(path, truth, replace(prediction, box=seen.box)))
+            answers[truth in names].append(answer_of(str(path), replace(prediction, box=seen.box), truth=truth))
     if not answers[True]:
         raise FrnError(
             f"no photos to score: {len(examples)} are examples, {len(near_copies)} are near copies of an example, "
@@ -205,8 +178,8 @@ def wilson(right: int, photos: int) -> tuple[float, float]:
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def _rejected(predictions: Sequence[Prediction]) -> float:
-    return sum(each.unknown for each in predictions) / len(predictions) if predictions else math.nan
+def _rejected(answers: Sequence[Answer]) -> float:
+    return sum(each.unknown for each in answers) / len(answers) if answers else math.nan
 
 
 def _some(names: Iterable[str]) -> str:

@@ -12,9 +12,9 @@ from PIL import Image
 
 from frn.errors import FrnError
 from frn.estimator.loading import load_classifier
-from frn.evaluation.labelled import LabelledAnswer, LabelledScore, score_labelled, wilson
+from frn.evaluation.labelled import LabelledScore, score_labelled, wilson
 from frn.inference.classifier import Prediction
-from frn.inference.records import lines
+from frn.inference.records import Answer, answer_of, lines
 from frn.report.score_page import score_page
 from tests.commands import frn
 from tests.drawings import MOTHS, PHOTO, QUERIES
@@ -22,12 +22,10 @@ from tests.drawings import MOTHS, PHOTO, QUERIES
 pytestmark = pytest.mark.usefixtures("warm_cache")
 
 
-def answer(truth: str, a: float, *, known: float = 0.9, name: str = "x.jpg") -> LabelledAnswer:
+def answer(truth: str, a: float, *, known: float = 0.9, name: str = "x.jpg") -> Answer:
     """A photo with answer `a` at this probability, and `b` otherwise."""
     probabilities, errors = {"a": a, "b": 1 - a}, {"a": 1 - a, "b": a}
-    return LabelledAnswer(
-        Path(name), truth, Prediction(probabilities, errors, {"a": 0.5, "b": 0.5}, known, known < 0.5)
-    )
+    return answer_of(name, Prediction(probabilities, errors, {"a": 0.5, "b": 0.5}, known, known < 0.5), truth=truth)
 
 
 COUNTED = LabelledScore(
@@ -155,7 +153,7 @@ def test_every_photo_is_scored_or_listed_with_the_reason(tmp_path: Path) -> None
         score_labelled(classifier, {"eyed footman": photos["eyed footman"]})
     photos["eyed footman"].append(query)
     found = score_labelled(classifier, photos, progress=lambda *done: seen.append(done))
-    assert ([each.path for each in found.known], [each.truth for each in found.unknown]) == ([query], ["owl"])
+    assert ([each.image for each in found.known], [each.truth for each in found.unknown]) == ([str(query)], ["owl"])
     assert (found.examples, [path for path, _ in found.broken]) == ([example], [broken])
     assert [str(each) for each in found.near_copies] == [
         f"{near}: skipped as a near copy of {example} (class 'eyed footman')"
@@ -187,10 +185,10 @@ def test_a_broken_photo_is_reported_before_skipped_ones_and_exits_with_an_error(
 
 
 def test_answers_are_described_with_their_probability_or_as_unknown() -> None:
-    assert answer("a", 0.9).record.called == "a (90%)"
-    assert answer("a", 0.2).record.called == "b (80%)"
-    assert answer("a", 0.9, known=0.5).record.called == "a (90%)"  # it is at the threshold
-    assert answer("a", 0.9, known=0.49).record.called == "unknown (49% known; nearest: a)"
+    assert answer("a", 0.9).called == "a (90%)"
+    assert answer("a", 0.2).called == "b (80%)"
+    assert answer("a", 0.9, known=0.5).called == "a (90%)"  # it is at the threshold
+    assert answer("a", 0.9, known=0.49).called == "unknown (49% known; nearest: a)"
 
 
 def test_rows_have_six_decimals_and_every_probability() -> None:
