@@ -9,7 +9,7 @@ def any_size(features: bytes, where: str) -> bytes:
     Test-time augmentation is left out. Raises FrnError, with `where`, if the network depends on the size of its images,
     as a transformer with learned positions does.
     """
-    import onnx  # here, because a quarter of the time to start would go into it
+    import onnx  # here, because a tenth of the time to start would go into it
 
     model = onnx.load_model_from_string(features)
     nodes, graph = model.graph.node, model.graph
