@@ -8,7 +8,7 @@ third, 30 more queries come from five unknown classes, so no answer is right for
 
     alone       as in `frn classify`, top-1 in percent
     together    with `--transductive`; in brackets, the gain in points with the 95% interval of the paired difference
-    others      the methods in `transduction.py`, on means of the maps; in brackets, the same difference from alone
+    others      the methods in `transduction/`, on means of the maps; in brackets, the same difference from alone
     ece         expected calibration error, alone and together
     ms          median milliseconds of one episode on one core, of `--transductive` and of each other method
 
@@ -37,11 +37,11 @@ from frn.ridge.unlabelled.transductive import refine
 WAY, QUERIES, STRANGERS, EPISODES = 5, 75, 30, 60
 KINDS = ("balanced", "dirichlet", "unknown")
 METHODS = {
-    "BD-CSPN": bd_cspn,
-    "LaplacianShot": laplacian_shot,
-    "α-TIM": alpha_tim,
-    "PADDLE": paddle,
-    "EM-Dirichlet": em_dirichlet,
+    "BD-CSPN": bd_cspn.label,
+    "LaplacianShot": laplacian_shot.label,
+    "α-TIM": alpha_tim.label,
+    "PADDLE": paddle.label,
+    "EM-Dirichlet": em_dirichlet.label,
 }
 Labels = NDArray[np.int64]
 
