@@ -34,7 +34,7 @@ from frn.features.extractor import Embedded, Extractor
 from frn.heads.vectors.classical import CLASSICAL, ClassicalHead
 from frn.inference.unknown.calibration import Calibration, calibrate
 from frn.inference.unknown.rule import auroc, explained, without_itself
-from frn.ridge.enrolment import ClassScorer, energy, enroll, leave_one_out
+from frn.ridge.enrolment import ClassScorer, allowed, energy, enroll, leave_one_out
 from frn.ridge.parameters import HeadParameters, probabilities
 from frn.ridge.tuning import tune_by_leave_one_out
 from frn.ridge.unequal import as_smallest, without_one
@@ -105,7 +105,8 @@ def left_out(pools: list[Floats], scorer: ClassScorer, head: HeadParameters, *, 
     errors, energies = scorer.class_error(photos).astype(float), energy(photos)
     more = [without_one(one.allowance, k, least) for one, k in zip(scorer.classes, counts, strict=True)]
     own_errors = np.concatenate([leave_one_out(pool, head) for pool in pools])
-    errors[np.arange(len(labels)), labels] = own_errors + np.array(more)[labels] * energies
+    shares = np.array([each.share for each in more])[labels]
+    errors[np.arange(len(labels)), labels] = own_errors + allowed(own_errors, energies, shares, scorer.usual)
     distances = without_itself(scorer.centres.distance(photos), labels.tolist(), counts)
     smaller = [
         as_smallest(pool, place, least, head) if len(pool) > least else (-1.0, -1.0)

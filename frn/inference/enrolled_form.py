@@ -31,7 +31,7 @@ from frn.projects.session import ProjectHead, State
 from frn.ridge.enrolment import MAX_FACTOR, Array, EnrolledClass
 from frn.ridge.parameters import HeadParameters
 
-FORM_VERSION = 14  # version of a form's content: increase it if enrolment, tuning or the looks compute something else
+FORM_VERSION = 15  # version of a form's content: increase it if enrolment, tuning or the looks compute something else
 FIND_VERSION = 4  # version of the search for subjects: increase it if it finds other windows
 DIGEST = 16
 SAME_HEAD = 0.02  # below this difference, two heads count as alike: the search may end apart on another processor
@@ -187,7 +187,7 @@ def _is_class(enrolled: EnrolledClass, p: int, d: int) -> bool:
         and _are(enrolled.rows, (m, d), -MAX_FACTOR, MAX_FACTOR)
         and _are(np.abs(enrolled.signs), (m,), 1, 1)
         and _are(enrolled.centre, (d,))
-        and 0 <= enrolled.allowance < math.inf
+        and all(0 <= value < math.inf for value in enrolled.allowance)
         and {each.dtype for each in (enrolled.rows, enrolled.signs, enrolled.centre)} == {np.dtype(np.float32)}
     )
 

@@ -29,7 +29,7 @@ from frn.inference.unknown.calibration import stride
 from frn.inference.unknown.rule import Shares, explained
 from frn.projects.copies import find_copies
 from frn.projects.session import ClassEntry, State, Support, build_state, describe_copies, in_two_classes
-from frn.ridge.enrolment import Array, EnrolledClass, energy, enroll, left_out_location_error
+from frn.ridge.enrolment import Allowance, Array, EnrolledClass, energy, enroll, left_out_location_error
 from frn.ridge.parameters import HeadParameters
 from frn.ridge.tuning import tune_classes
 from frn.ridge.unequal import allowances, as_smallest
@@ -66,7 +66,7 @@ class Enrollment:
         self._of: tuple[float, float] | None = None  # alpha and beta of the enrolled classes; gamma does not matter
         self._tuned: tuple[tuple[object, ...], HeadParameters] | None = None
         """The last head, with the classes and the search that it was chosen for."""
-        self._allowances: tuple[tuple[object, ...], list[float]] | None = None
+        self._allowances: tuple[tuple[object, ...], list[Allowance]] | None = None
         self._smaller: dict[tuple[Keys, int, int], tuple[float, float]] = {}
         """Results of `as_smallest` by class, place and number of photos, for the same head as `_classes`."""
         self._joined: tuple[object, Reconstruction] | None = None  # the last scorer, and the allowances of its classes
@@ -149,7 +149,7 @@ class Enrollment:
 
     def _choose(
         self, state: State, groups: list[Keys], pools: Callable[[], list[Maps]]
-    ) -> tuple[HeadParameters, list[float]]:
+    ) -> tuple[HeadParameters, list[Allowance]]:
         """Return the project's head or, for other classes, one for them; and the classes' allowances with it."""
         of = groups, state.search, state.whole_photos
         if self._tuned is None or self._tuned[0] != of:

@@ -5,8 +5,9 @@ A class reconstructs a location q as w S, with w = rho q S^T (S S^T + lam I)^-1.
     q . (w S) = sum_j w_j (s_j . q)                  what is rebuilt, by example locations s_j
     logit_A - logit_B = gamma mean_r (e_B,r - e_A,r)     the decision, by the photo's locations r
 
-A class's allowance (`ridge.unequal`) is a share of the photo's energy. It adds this share of the energy of a location
-to its error, so the sums stay exact. An example is explained by the others, as in leave-one-out.
+A class's allowance (`ridge.unequal`) is a share of what the photo's error exceeds the usual one by. The same share of
+what the error of each location exceeds, which may be negative, is added to it, so the sums stay exact. An example is
+explained by the others, as in leave-one-out.
 
 Cells are the squares of the error map's grid. A location is a cell; with `--tta views`, where views overlap, it is
 spread equally over the cells that it covers.
@@ -28,7 +29,7 @@ from frn.features.extractor import Extractor
 from frn.features.feature_cache import Maps
 from frn.inference.map_classifier import MapClassifier
 from frn.projects.session import Support
-from frn.ridge.enrolment import Array
+from frn.ridge.enrolment import NO_ALLOWANCE, Allowance, Array
 from frn.ridge.parameters import HeadParameters
 from frn.ridge.unequal import without_one
 
@@ -236,13 +237,15 @@ def rebuild(
     pool: Real,
     head: HeadParameters,
     extractor: Extractor,
-    allowance: float = 0.0,
+    allowance: Allowance = NO_ALLOWANCE,
 ) -> Rebuilt:
     """Reconstruct a photo's map (r, d) in float64 from those of a class's examples (k, r, d), which may be none."""
     query = maps.astype(np.float64)
     taken, reconstruction = contributions(query, pool, head)
     energies = np.square(query).sum(1)
-    errors = np.square(query - reconstruction).sum(1) + allowance * energies
+    errors = np.square(query - reconstruction).sum(1)
+    if errors.mean() > allowance.usual * energies.mean():
+        errors += allowance.share * (errors - allowance.usual * energies)
     h, w = extractor.grid
     if extractor.tta == "views":
         covers = [extractor.on_grid(np.eye(r)).reshape(r, -1) > 0 for r in (len(query), pool.shape[1])]

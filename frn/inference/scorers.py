@@ -25,7 +25,7 @@ from frn.features.onnx_runtime import MAX_MODEL_BYTES, ForeignModel, Session
 from frn.inference.enrolled_form import EnrolledForm
 from frn.inference.unknown.rule import Shares, without_itself
 from frn.models.zoo import HEAD_FILE, WEIGHTS, is_exported
-from frn.ridge.enrolment import Array, ClassScorer, Floats, energy
+from frn.ridge.enrolment import Array, ClassScorer, Floats, allowed, energy
 from frn.ridge.unequal import by_content, without_one
 from frn.ridge.unlabelled.transductive import refine
 from frn.system.extras import needs_torch
@@ -105,8 +105,8 @@ class Reconstruction:
             if key in self.own_errors:
                 name, without = self.own_errors[key]
                 column = self._columns[name]
-                more = without_one(self.classes[name].allowance, self._counts[column], least)
-                errors[row, column] = without.mean() + (more * energy_of(row) if more else 0.0)
+                more, error = without_one(self.classes[name].allowance, self._counts[column], least), without.mean()
+                errors[row, column] = error + (allowed(error, energy_of(row), *more) if more.share else 0.0)
 
     def distances(self, maps: Maps, keys: Sequence[Key]) -> Array:
         labels = [self._columns[self.own_errors[key][0]] if key in self.own_errors else None for key in keys]
@@ -135,7 +135,7 @@ class Reconstruction:
             return errors, self.head.gamma
         queries = list(first.values())
         refined, gamma = refine(errors[queries], pools(), maps[queries], self.head)
-        errors[queries] = refined + self.joined.allowed(energy(maps[queries]))
+        errors[queries] = self.joined.with_allowances(refined, energy(maps[queries]))
         for row, key in enumerate(keys):
             errors[row] = errors[first.get(key, row)]
         return errors, gamma

@@ -162,7 +162,7 @@ class SecondLook:
         scorer = first.scorer
         assert isinstance(scorer, Reconstruction)  # other heads have no views
         lengths = np.vecdot(maps, maps, dtype=np.float64)[:, None]
-        errors = scorer.location_errors(maps, key) + lengths * scorer.joined.allowances
+        errors = scorer.location_errors(maps, key)
         h, w = first.extractor.grid
         high, wide = round(2 * h / 3), round(2 * w / 3)
         cells, parts = np.hstack([errors, lengths]).reshape(h, w, -1), []
@@ -170,7 +170,7 @@ class SecondLook:
             top, left = view // 2 * (h - high), view % 2 * (w - wide)
             parts.append(cells[top : top + high, left : left + wide].mean((0, 1)))
         means = np.stack(parts)
-        leads, _ = margins(means[:, :-1], means[:, -1])
+        leads, _ = margins(scorer.joined.with_allowances(means[:, :-1], means[:, -1]), means[:, -1])
         return int((leads >= (1 - ALIKE) * leads.max()).argmax())
 
     @property

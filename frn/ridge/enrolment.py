@@ -12,6 +12,7 @@ all classes together.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,25 @@ Array = NDArray[np.float64]
 Floats = NDArray[np.float32]
 
 
+class Allowance(NamedTuple):
+    """What a class with more photos than others adds to its errors (`ridge.unequal`)."""
+
+    share: float = 0.0
+    """Share of what exceeds the usual error."""
+    usual: float = 0.0
+    """Usual error of a class's own photos, as a share of their energy."""
+
+
+NO_ALLOWANCE = Allowance()
+
+
+def allowed(
+    errors: NDArray[np.floating], energies: Array, share: float | NDArray[np.floating], usual: float
+) -> NDArray[np.floating]:
+    """Return what allowances add to the errors of photos, from errors and energies of shapes that go together."""
+    return share * np.maximum(errors - usual * energies, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class EnrolledClass:
     """One class; a query location q has the error |q|^2 minus the signed squares of its products with the rows."""
@@ -31,7 +51,7 @@ class EnrolledClass:
     rows: Floats  # (m, d)
     signs: Floats  # +1 or -1, (m,)
     centre: Floats  # mean location of the supports, (d,)
-    allowance: float = 0.0  # share of a photo's energy added to the error for additional photos (`ridge.unequal`)
+    allowance: Allowance = NO_ALLOWANCE
 
 
 def enroll(feature_maps: NDArray[np.floating], head: HeadParameters) -> EnrolledClass:
@@ -136,7 +156,8 @@ class ClassScorer:
             raise FrnError("a classifier needs at least one class")
         self.classes = list(classes)
         self.centres = Centres.of(classes)
-        self.allowances = np.array([enrolled.allowance for enrolled in classes], np.float32)
+        self.shares = np.array([enrolled.allowance.share for enrolled in classes])
+        self.usual = classes[0].allowance.usual
         self._blocks = _in_blocks(classes)
         self._whole = JoinedClasses.of(self._blocks[0]) if len(self._blocks) == 1 else None
         d = classes[0].rows.shape[1]
@@ -159,11 +180,11 @@ class ClassScorer:
     def class_error(self, queries: NDArray[np.floating]) -> Floats:
         """Return <Q, Q_c> of Eq. 4 for every class, plus allowances: (q, r, d) to (q, way)."""
         errors = self._reconstruction_error(queries)
-        return errors + self.allowed(energy(queries)) if self.allowances.any() else errors
+        return self.with_allowances(errors, energy(queries)).astype(np.float32) if self.shares.any() else errors
 
-    def allowed(self, energies: Array) -> Floats:
-        """Return what allowances add to the class errors of photos: energies (q,) to (q, way)."""
-        return energies[:, None].astype(np.float32) * self.allowances
+    def with_allowances(self, errors: NDArray[np.floating], energies: Array) -> Array:
+        """Return class errors (..., way) of photos plus allowances; the energies are those of the photos, (...)."""
+        return errors + allowed(errors, energies[..., None], self.shares, self.usual)
 
     def _reconstruction_error(self, queries: NDArray[np.floating]) -> Floats:
         count, r, d = queries.shape

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.episodes import EpisodeShape, evaluation_episode
-from frn.ridge.enrolment import Array, Floats, energy, error_from_blocks
+from frn.ridge.enrolment import NO_ALLOWANCE, Allowance, Array, Floats, allowed, energy, error_from_blocks
 from frn.ridge.parameters import USUAL_SHOTS, HeadParameters, temperature
 from frn.ridge.unequal import allowances, by_content, without_one
 
@@ -112,7 +112,7 @@ def tune_by_leave_one_out(pools: Sequence[Maps], prior: Prior) -> HeadParameters
     return tune_classes(pools, prior)[0]
 
 
-def tune_classes(pools: Sequence[Maps], prior: Prior) -> tuple[HeadParameters, list[float]]:
+def tune_classes(pools: Sequence[Maps], prior: Prior) -> tuple[HeadParameters, list[Allowance]]:
     """Choose alpha and gamma for classes with these supports, (k, r, d) each, and return them with the allowances.
 
     Leave-one-out needs two classes, one of them with two photos; otherwise the prior decides.
@@ -125,7 +125,7 @@ def tune_classes(pools: Sequence[Maps], prior: Prior) -> tuple[HeadParameters, l
             less_varied, less_apart = variety(pools) / prior.variety, prior.likeness / max(likeness(pools), 1e-6)
             less = min(1.0, less_varied**LESS_VARIETY, less_apart**MORE_LIKENESS)
             head = replace(head, gamma=head.gamma * less)
-        return head, [0.0] * len(pools)
+        return head, [NO_ALLOWANCE] * len(pools)
     others = statistics.median(left_out)
     stride = -(-len(pools) // MAX_CLASSES)
     first = next(place for place, pool in enumerate(pools) if len(pool) > 1)
@@ -135,15 +135,16 @@ def tune_classes(pools: Sequence[Maps], prior: Prior) -> tuple[HeadParameters, l
     # The prior's dependence on shots also applies to the result.
     more, fewer = prior.head(typical), prior.head(others)
     alpha = best.alpha + more.alpha - fewer.alpha
-    allowed = allowances(pools, replace(best, alpha=alpha))
-    if any(allowed[selected]):  # gamma is that of the errors with which photos are classified
-        least = min(map(len, pools))
-        reduced = [without_one(each, len(pool), least) for each, pool in zip(allowed, pools, strict=True)][selected]
-        errors = solver.errors(best) + solver.energy[:, None] * allowed[selected]
-        places = np.arange(len(errors)), solver.labels
-        errors[places] += solver.energy * (np.array(reduced) - allowed[selected])[solver.labels]
+    chosen = allowances(pools, replace(best, alpha=alpha))
+    if any(each.share for each in chosen[selected]):  # gamma is that of the errors with which photos are classified
+        least, errors = min(map(len, pools)), solver.errors(best)
+        reduced = [without_one(each, len(pool), least) for each, pool in zip(chosen, pools, strict=True)]
+        shares, own = (np.array([each.share for each in some[selected]]) for some in (chosen, reduced))
+        shares = np.repeat(shares[None], len(errors), axis=0)
+        shares[np.arange(len(errors)), solver.labels] = own[solver.labels]
+        errors = errors + allowed(errors, solver.energy[:, None], shares, chosen[0].usual)
         best = _best_gamma(errors, solver.labels, best, prior, others)[1]
-    return replace(best, alpha=alpha, gamma=best.gamma * more.gamma / fewer.gamma), allowed
+    return replace(best, alpha=alpha, gamma=best.gamma * more.gamma / fewer.gamma), chosen
 
 
 def variety(pools: Sequence[Maps]) -> float:

@@ -6,10 +6,11 @@ error of a class with as few photos as the smallest class has, less its error wi
 logarithm of the number of photos, k. A slope that is fitted to the drops of all classes is more accurate than the drop
 of each class, which is noisy with few examples:
 
-    allowance_c = max(SHARE slope, slope - PROPORTION) log(k_c / k_min)
+    error_c = e_c + slope log(k_c / k_min) max(0, e_c - usual energy)
 
-Allowances are shares of a photo's energy; a class's error is Eq. 4 plus its allowance times the energy. They are zero
-if all classes have the same number of photos.
+with e_c of Eq. 4. A photo that a class explains as well as its own photos, which have about the usual error, is not
+compared at a disadvantage: it probably belongs to the class. So photos in the proportions of the classes, most of which
+belong to large ones, lose nothing. Nothing changes if all classes have the same number of photos.
 
 Wherever some photos stand for all, they are taken in an order that depends on nothing but their maps (`by_content`), so
 that the order of files decides no answer.
@@ -23,13 +24,14 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from frn.ridge.enrolment import ClassScorer, EnrolledClass, energy, enroll
+from frn.ridge.enrolment import NO_ALLOWANCE, Allowance, ClassScorer, EnrolledClass, energy, enroll, leave_one_out
 from frn.ridge.parameters import HeadParameters
 
-SHARE, PROPORTION = 0.5, 0.01
-"""Fraction of the fitted slope, and what is left out of a steep one. With all of it, small classes gain most, but
-photos that come in the proportions of the classes lose up to a point: in these, a class with more photos is more
-likely, by log k / gamma in its error, half of which is about this (`assets/benchmarks/unequal.py`)."""
+USUAL, MOST_USUAL = 1.1, 0.9
+"""The usual error, in multiples of the mean leave-one-out error of the larger classes, and at most as a share of their
+mean error for other classes' photos. With 1.0, photos in the proportions of many small classes lose 0.3 points; with
+1.2, the mean over the classes gains half as much (docs/lab/recipes.md)."""
+TINY = float(np.finfo(np.float32).tiny)
 SELECTED, MAX_CLASSES, MAX_EXAMPLES = 12, 12, 128
 """Photos that stand for a larger class, in at least three selections; number of larger classes and of examples on which
 the slope is fitted. With three single photos, the slope changed by a fifth with the order of the files; with twelve, by
@@ -47,13 +49,13 @@ def enroll_all(pools: Sequence[NDArray[np.floating]], head: HeadParameters) -> l
     return [replace(one, allowance=more) for one, more in zip(classes, allowances(pools, head), strict=True)]
 
 
-def allowances(pools: Sequence[NDArray[np.floating]], head: HeadParameters) -> list[float]:
+def allowances(pools: Sequence[NDArray[np.floating]], head: HeadParameters) -> list[Allowance]:
     """Return the allowance of each class, from feature maps of all supports, (k, r, d) each."""
     counts = np.array([len(pool) for pool in pools])
     least = counts.min(initial=np.iinfo(np.intp).max)
     growth = np.log(counts / least)
     if not growth.any():
-        return [0.0] * len(pools)
+        return [NO_ALLOWANCE] * len(pools)
     larger = np.flatnonzero(growth)
     larger = larger[np.argsort(counts[larger], kind="stable")][:: -(-len(larger) // MAX_CLASSES)]
     orders = [by_content(pool) for pool in pools]
@@ -61,20 +63,24 @@ def allowances(pools: Sequence[NDArray[np.floating]], head: HeadParameters) -> l
     chosen = np.arange(0, len(owners), -(-len(owners) // MAX_EXAMPLES))
     places = np.concatenate(orders)[chosen].tolist()
     examples = np.stack([pools[label][place] for label, place in zip(owners[chosen].tolist(), places, strict=True)])
-    owners, norms = owners[chosen], energy(examples).clip(np.finfo(np.float32).tiny)
-    weights = 1 / counts[owners]  # each class counts equally
-    drops = []
+    owners, norms = owners[chosen], energy(examples).clip(TINY)
+    own, before, after = [], [], []
     for label in larger.tolist():
         pool = pools[label][orders[label]]
         count = min(len(pool), max(3, SELECTED // least))
         firsts = np.arange(count) * len(pool) // count
         fewer = [enroll(pool[(first + np.arange(least)) % len(pool)], head) for first in firsts]
-        before = ClassScorer(fewer).class_error(examples).mean(1, dtype=np.float64)
-        after = ClassScorer([enroll(pool, head)]).class_error(examples)[:, 0]
-        others = owners != label
-        drops.append(np.average(((before - after) / norms)[others], weights=weights[others]) if others.any() else 0.0)
-    slope = max(0.0, float(growth[larger] @ drops / np.square(growth[larger]).sum()))
-    return (max(SHARE * slope, slope - PROPORTION) * growth).tolist()
+        own.append((leave_one_out(pool, head) / energy(pool).clip(TINY)).mean())
+        before.append(ClassScorer(fewer).class_error(examples).mean(1, dtype=np.float64) / norms)
+        after.append(ClassScorer([enroll(pool, head)]).class_error(examples)[:, 0] / norms)
+    weights = (owners != larger[:, None]) / counts[owners]  # each of the other classes counts equally
+
+    weights /= weights.sum(1, keepdims=True).clip(TINY)
+    usual = min(USUAL * float(np.mean(own)), MOST_USUAL * float((after * weights).sum(1).mean()))
+    drops = ((np.array(before) - after) * weights).sum(1)
+    expected = growth[larger] * (np.maximum(np.array(after) - usual, 0) * weights).sum(1)  # with a slope of 1
+    slope = max(0.0, float(drops @ expected / np.square(expected).sum().clip(TINY)))
+    return [Allowance(slope * more, usual) for more in growth.tolist()]
 
 
 def as_smallest(
@@ -93,11 +99,15 @@ def as_smallest(
     return float(ClassScorer([fewer]).class_error(photo)[0, 0]), float(offset @ offset)
 
 
-def slope(more: Sequence[float], counts: Sequence[int]) -> float:
-    """Return the allowance per unit of log k, from those of classes with `counts` photos."""
-    return max((a / float(np.log(k / min(counts))) for a, k in zip(more, counts, strict=True) if a), default=0.0)
+def slope(more: Sequence[Allowance], counts: Sequence[int]) -> float:
+    """Return the share per unit of log k, from the allowances of classes with `counts` photos."""
+    shares = (one.share / float(np.log(k / min(counts))) for one, k in zip(more, counts, strict=True) if one.share)
+    return max(shares, default=0.0)
 
 
-def without_one(allowance: float, count: int, least: int) -> float:
+def without_one(allowance: Allowance, count: int, least: int) -> Allowance:
     """Return the allowance of a class of `count` photos without one of them; `least` is that of the smallest class."""
-    return allowance * float(np.log(max(count - 1, least) / least) / np.log(count / least)) if allowance else 0.0
+    if not allowance.share:
+        return allowance
+    less = float(np.log(max(count - 1, least) / least) / np.log(count / least))
+    return Allowance(allowance.share * less, allowance.usual)

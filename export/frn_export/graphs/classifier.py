@@ -7,7 +7,7 @@ d channels, S side of the crop.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import onnx
@@ -138,12 +138,11 @@ def _score(
             weights = extractor.on_grid(np.eye(extractor.shape[0], dtype=np.float32)).reshape(-1, h * w)
             cells = graph.node("MatMul", error, graph.constant(weights))
         graph.node("Reshape", cells, graph.ints(0, len(names), h, w), output=f"{prefix}error_map")
-        allowances = np.array([[enrolled.allowance for enrolled in classes.values()]], np.float32)
-        allowed = bool(allowances.any())
-        mean = graph.node("ReduceMean", error, graph.ints(2), keepdims=0, output=None if allowed else class_error)
+        unequal = any(enrolled.allowance.share for enrolled in classes.values())
+        mean = graph.node("ReduceMean", error, graph.ints(2), keepdims=0, output=None if unequal else class_error)
         energy = graph.node("ReduceMean", length, graph.ints(1), keepdims=0)
-        if allowed:  # as in `ClassScorer.class_error`
-            graph.node("Add", mean, graph.node("Mul", energy, graph.constant(allowances)), output=class_error)
+        if unequal:
+            with_allowances(graph, classes, mean, energy, output=class_error)
         logits = graph.node("Mul", class_error, graph.constant(-gamma))
         distances = _distances(graph, classes) if rule and rule.weights else ""
     positive = graph.node("Max", energy, graph.constant(float(np.finfo(np.float32).tiny)))  # n, 1
@@ -184,6 +183,24 @@ def class_sums(graph: GraphBuilder, classes: JoinedClasses, products: str) -> st
         squares = graph.node("Pad", squares, graph.ints(0, 0, 0, 0, 0, 1))
     gathered = graph.node("Gather", squares, graph.constant(rows.astype(np.int64)), axis=2)
     return graph.node("ReduceSum", gathered, graph.ints(3), keepdims=0)
+
+
+def with_allowances(
+    graph: GraphBuilder,
+    classes: Mapping[str, EnrolledClass],
+    errors: str,
+    energies: str,
+    axes: Sequence[int] = (),
+    output: str | None = None,
+) -> str:
+    """Add allowances to errors (n, way, ...) of photos or of windows, whose `axes` are (1, 1); see `ClassScorer`."""
+    allowances = [enrolled.allowance for enrolled in classes.values()]
+    shares = np.array([each.share for each in allowances], np.float32).reshape(-1, *axes)
+    if not shares.any():
+        return errors
+    usual = graph.node("Mul", energies, graph.constant(allowances[0].usual))
+    excess = graph.node("Relu", graph.node("Sub", errors, usual))
+    return graph.node("Add", errors, graph.node("Mul", excess, graph.constant(shares)), output=output)
 
 
 def _distances(graph: GraphBuilder, classes: Mapping[str, EnrolledClass]) -> str:

@@ -10,7 +10,7 @@ from frn.features.any_size import any_size
 from frn.inference.find.finder import LEARNED, Finder
 from frn.ridge.enrolment import Array, EnrolledClass
 from frn_export.graphs.builder import FLOAT, INT64, GraphBuilder
-from frn_export.graphs.classifier import class_sums, join
+from frn_export.graphs.classifier import class_sums, join, with_allowances
 
 
 def finder_graph(finder: Finder, classes: Mapping[str, EnrolledClass], weights: Array) -> onnx.ModelProto:
@@ -30,15 +30,12 @@ def finder_graph(finder: Finder, classes: Mapping[str, EnrolledClass], weights: 
     seen = graph.node("MatMul", graph.node("Reshape", maps, graph.ints(1, -1, d)), graph.constant(joined.rows.T.copy()))
     taken = graph.node("Reshape", class_sums(graph, joined, seen), size)
     errors = graph.node("Sub", length, taken)
-    allowances = np.array([enrolled.allowance for enrolled in classes.values()], np.float32)
-    if allowances.any():
-        errors = graph.node("Add", errors, graph.node("Mul", length, graph.constant(allowances)))
     # Errors are squared, and maps are not scaled to a mean energy of 1 here, so what was learned is.
     taught = graph.constant((LEARNED * weights[:, None]).astype(np.float32))
     scale = graph.node("Sqrt", graph.node("ReduceMean", length, keepdims=1))
     learned = graph.node("Mul", graph.node("MatMul", maps, taught), scale)
     planes = [graph.node("Transpose", values, perm=[0, 3, 1, 2]) for values in (errors, length, learned)]
-    windows = [_best_window(graph, planes, way, each) for each in finder.sizes]
+    windows = [_best_window(graph, planes, classes, each) for each in finder.sizes]
     graph.node("Concat", *windows, axis=0, output="windows")
     return graph.model(
         inputs={plain.input[0].name: (FLOAT, (1, 3, "height", "width"))},
@@ -49,15 +46,18 @@ def finder_graph(finder: Finder, classes: Mapping[str, EnrolledClass], weights: 
     )
 
 
-def _best_window(graph: GraphBuilder, planes: Sequence[str], way: int, size: tuple[int, int]) -> str:
+def _best_window(
+    graph: GraphBuilder, planes: Sequence[str], classes: Mapping[str, EnrolledClass], size: tuple[int, int]
+) -> str:
     """Return the window of h x w cells with the largest margin, (1, 4).
 
     The planes are errors (1, way, H, W), squared lengths and what was learned from boxes (1, 1, H, W).
     """
-    h, w = size
+    (h, w), way = size, len(classes)
     errors, others, learned = (
         graph.node("AveragePool", values, kernel_shape=[h, w], strides=[1, 1]) for values in planes
     )
+    errors = with_allowances(graph, classes, errors, others, axes=(1, 1))
     least = graph.node("ReduceMin", errors, graph.ints(1), keepdims=1)
     if way > 1:
         total = graph.node("ReduceSum", errors, graph.ints(1), keepdims=1)

@@ -10,7 +10,7 @@ const ranked = (count, value) => [...Array(count).keys()].sort((a, b) => value(b
 const percent = (share) => `${Math.round(100 * share)}%`;
 
 // Explain why `best` and not `other` (or null): { why, parts } as in the data-parts of reports. A class is { name, maps,
-// photos, allowance }; `number` returns the number of an example photo; `ridge` is { lambda, floor, rho } of the page.
+// photos, share, usual }, the last two its allowance; `number` returns the number of an example photo; `ridge` is { lambda, floor, rho } of the page.
 export function explain(map, best, other, { grid, channels, ridge }, number, unknown) {
   const classes = [best, ...(other ? [other] : [])].map((entry) => rebuild(map, entry, grid, channels, ridge));
   const [first, second] = classes;
@@ -37,7 +37,7 @@ export function explain(map, best, other, { grid, channels, ridge }, number, unk
 const round = (value, steps) => Math.round(value * steps) / steps;
 
 // How a class rebuilds a map: errors and energies of the cells, and what it explains of parts, from which example parts.
-function rebuild(map, { name, maps, photos, allowance }, [h, w], d, { lambda, floor, rho }) {
+function rebuild(map, { name, maps, photos, share, usual }, [h, w], d, { lambda, floor, rho }) {
   const r = h * w, k = maps.length, p = k * r, query = Float64Array.from(map);
   const pool = new Float64Array(p * d);
   maps.forEach((each, i) => pool.set(each, i * r * d));
@@ -52,9 +52,10 @@ function rebuild(map, { name, maps, photos, allowance }, [h, w], d, { lambda, fl
   const errors = new Float64Array(r), energies = new Float64Array(r);
   query.forEach((value, i) => {
     const cell = Math.floor(i / d);
-    errors[cell] += (value - rho * rebuilt[i]) ** 2 + allowance * value ** 2;
+    errors[cell] += (value - rho * rebuilt[i]) ** 2;
     energies[cell] += value ** 2;
   });
+  if (sum(errors) > usual * sum(energies)) errors.forEach((error, i) => (errors[i] += share * (error - usual * energies[i])));
   const inside = ([x, y, wide, high]) =>
     Array.from({ length: wide * high }, (_, i) => (y + Math.floor(i / wide)) * w + x + (i % wide));
 

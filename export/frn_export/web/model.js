@@ -19,6 +19,9 @@ const sum = (values) => values.reduce((total, value) => total + value, 0);
 const square = (values) => values.reduce((total, value) => total + value * value, 0);
 const round = (value) => (value % 1 === 0.5 ? 2 * Math.round(value / 2) : Math.round(value)); // as Python does
 
+// An error with what additional photos of its class are allowed, as `allowed` of frn/ridge/enrolment.py.
+export const withAllowance = (error, energy, share, usual) => error + share * Math.max(0, error - usual * energy);
+
 // The mean error of the other classes minus that of the best or the given one. A single class is compared with nothing.
 function margin(errors, energy, own) {
   const least = own === undefined ? Math.min(...errors) : errors[own];
@@ -27,7 +30,7 @@ function margin(errors, energy, own) {
 
 // The windows of each size [rows, columns] in a map, best first: { part, margin }. A part is the left and top edge, the
 // width and the height, as fractions of the map's. `learned` is what the boxes of examples taught about each cell.
-export function rankedWindows({ cells, allowed }, lengths, learned, columns, sizes, own) {
+export function rankedWindows({ cells, shares, usual }, lengths, learned, columns, sizes, own) {
   const rows = lengths.length / columns;
   // Integral images give the sum of each window, as in `window_means`.
   const integral = (values) => {
@@ -49,7 +52,7 @@ export function rankedWindows({ cells, allowed }, lengths, learned, columns, siz
     for (let y = 0; y + height <= rows; y++) {
       for (let x = 0; x + width <= columns; x++) {
         const energy = energies(x, y, width, height);
-        const errors = means.map((mean, i) => mean(x, y, width, height) + allowed[i] * energy);
+        const errors = means.map((mean, i) => withAllowance(mean(x, y, width, height), energy, shares[i], usual));
         const part = [x / columns, y / rows, width / columns, height / rows];
         windows.push({ part, margin: margin(errors, energy, own) + more(x, y, width, height) });
       }
@@ -165,9 +168,9 @@ export class Model {
     return rankedWindows(errors, lengths, learned, columns, sizes, own);
   }
 
-  // The share of a photo that each class may explain because it has more photos than the smallest one, as in
+  // The share of its excess error that each class adds because it has more photos than the smallest one, as in
   // frn/ridge/unequal.py.
-  allowances(classes, fewest) {
+  shares(classes, fewest) {
     return classes.map(({ shots }) => this.page.slope * Math.log(Math.max(shots, fewest) / fewest));
   }
 
@@ -194,9 +197,9 @@ export class Model {
         cells[i] = Float32Array.from({ length: n }, (_, row) => errors[row * own.length + column]);
       });
     }
-    const allowed = this.allowances(classes, fewest);
-    const means = cells.map((errors, i) => sum(errors) / n + allowed[i] * energy);
-    return { energy, cells, means, allowed };
+    const shares = this.shares(classes, fewest), { usual } = this.page;
+    const means = cells.map((errors, i) => withAllowance(sum(errors) / n, energy, shares[i], usual));
+    return { energy, cells, means, shares, usual };
   }
 
   // Score a feature map with all classes, best first: { name, error, explained, probability, known, errorMap }.

@@ -124,10 +124,10 @@ async function rescore(answer) {
 
 // Compute what decided when a visitor first points at a photo or moves to it, and draw its parts.
 async function addParts(svg, { map, found: [best, second] }, others, unknown) {
-  const allowances = model.allowances(others, fewest());
+  const shares = model.shares(others, fewest()), { usual } = model.page;
   const [first, other] = await Promise.all([best, second].map(async (one) => {
     const place = others.findIndex(({ name }) => name === one?.name), entry = others[place];
-    return entry && { name: entry.name, maps: await mapsOf(entry), photos: entry.photos, allowance: allowances[place] };
+    return entry && { name: entry.name, maps: await mapsOf(entry), photos: entry.photos, share: shares[place], usual };
   }));
   const { why, parts } = explain(map, first, other, model.page, numberOf, unknown);
   svg.ariaLabel = why;

@@ -147,6 +147,7 @@ def _description(classifier: Classifier, feature_maps: Mapping[str, Maps]) -> di
     extractor, head = classifier.extractor, classifier.head
     transform = extractor.transform
     counts = [len(maps) for maps in feature_maps.values()]
+    allowances = [one.allowance for one in classifier.classes.values()]
     rule = classifier.rule if classifier.classes else NEVER
     search: dict[str, object] | None = None
     if classifier.state.search != "none":
@@ -164,7 +165,8 @@ def _description(classifier: Classifier, feature_maps: Mapping[str, Maps]) -> di
         "search": search,
         "gamma": head.gamma,
         "ridge": {"lambda": math.exp(head.alpha), "floor": LAMBDA_FLOOR, "rho": head.rho()},
-        "slope": slope([one.allowance for one in classifier.classes.values()], counts),
+        "slope": slope(allowances, counts),
+        "usual": allowances[0].usual if allowances else 0.0,
         "rule": asdict(rule),
         "offset": max(rule.offsets) / float(np.log(max(counts) / min(counts))) if rule.offsets else 0.0,
         "classes": [

@@ -106,7 +106,8 @@ class Finder:
         if own is None:  # in a class with boxes, the subject is a part of the photo
             parts, looks = [WHOLE, *parts], [self.look(pixels), *looks]
         errors, lengths = location_errors(np.stack(looks), sought.scorer)
-        best = margins(errors.mean(1), lengths.mean((1, 2)), own)[0].argmax()
+        means, energies = errors.mean(1), lengths.mean((1, 2))
+        best = margins(sought.scorer.with_allowances(means, energies), energies, own)[0].argmax()
         return parts[best], looks[best]
 
     def look(self, pixels: Pixels) -> Maps:
@@ -148,7 +149,9 @@ class Finder:
         errors, lengths = location_errors(maps, sought.scorer)
         learned = LEARNED * (maps @ sought.weights)[..., None]
         for h, w in self.sizes:
-            margin, _ = margins(window_means(errors, (h, w)), window_means(lengths, (h, w))[..., 0], own)
+            energies = window_means(lengths, (h, w))[..., 0]
+            means = sought.scorer.with_allowances(window_means(errors, (h, w)), energies)
+            margin, _ = margins(means, energies, own)
             margin = margin + window_means(learned, (h, w))[..., 0]
             places = [(x / columns, y / rows, w / columns, h / rows) for y, x in np.ndindex(margin.shape)]
             yield margin.ravel(), places

@@ -29,13 +29,13 @@ def window_means(values: NDArray[np.floating], grid: tuple[int, int]) -> Array:
 
 
 def location_errors(maps: Maps, scorer: ClassScorer) -> tuple[Array, Array]:
-    """Return the errors (..., way) of the locations of maps (..., d), with allowances, and squared lengths (..., 1).
+    """Return the errors (..., way) of the locations of maps (..., d), and squared lengths (..., 1).
 
     One product over all of them takes a quarter of the time of one for each row.
     """
     lengths = np.vecdot(maps, maps, dtype=np.float64)[..., None]
     errors = scorer.location_error(maps.reshape(1, -1, maps.shape[-1])).reshape(*maps.shape[:-1], -1)
-    return errors + lengths * scorer.allowances, lengths
+    return errors.astype(np.float64), lengths
 
 
 def margins(

@@ -1,6 +1,7 @@
 """Classifier files for one image and for batches."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from frn.images.opening import open_image
 from frn.images.transforms import EvaluationTransform
 from frn.inference.classifier import Classifier, Prediction
 from frn.inference.unknown.rule import KnownRule
-from frn.ridge.enrolment import ClassScorer, energy, enroll
+from frn.ridge.enrolment import Allowance, ClassScorer, energy, enroll
 from frn.ridge.parameters import HeadParameters
 from tests.drawings import DRAWINGS, MOTHS
 from tests.models import small_model
@@ -169,6 +170,8 @@ def test_classifier_file_knows_photos_as_the_rule_does(
     rule = KnownRule(weights, -1.0, 1.0, 0.4, 0.1, offsets)
     draws, extractor = np.random.default_rng(0), Extractor(features, "m", threads=1)
     classes = {f"{number}": enroll(draws.random((2, *extractor.shape)), HeadParameters(1.0)) for number in range(way)}
+    if unequal:
+        classes = {name: replace(one, allowance=Allowance(int(name) / 9, 0.5)) for name, one in classes.items()}
     pixels = draws.integers(0, 255, (40, 50, 3), dtype=np.uint8)
     run = session_of(classifier_graph(features, classes, rule=rule, gamma=1.0).SerializeToString())
     maps = extractor.feature_maps(extractor.transform(Image.fromarray(pixels))[None])

@@ -189,12 +189,13 @@ def test_page_has_the_allowances_and_offsets_of_unequal_classes(tmp_path: Path) 
     unequal.enroll({home.name: sorted(home.iterdir())[: 1 + 2 * place] for place, home in enumerate(homes)})
     write_page(unequal, tmp_path / "page", RUNTIME, replace=False)
     page = json.loads((tmp_path / "page" / "page.json").read_text())
-    allowances = [one.allowance for one in unequal.classes.values()]
-    assert allowances[2] > allowances[0] == 0
+    shares, (usual, *_) = zip(*(one.allowance for one in unequal.classes.values()), strict=True)
+    assert shares[2] > shares[0] == 0
+    assert page["usual"] == usual > 0
     offsets = [page["offset"] * math.log(5 / entry["shots"]) for entry in page["classes"]]
     assert offsets == pytest.approx(unequal.rule.offsets)
     assert offsets[0] > 0
-    assert [page["slope"] * math.log(entry["shots"]) for entry in page["classes"]] == pytest.approx(allowances)
+    assert [page["slope"] * math.log(entry["shots"]) for entry in page["classes"]] == pytest.approx(shares)
 
 
 def test_corrections_are_stored_separately_for_pages_with_different_classes(

@@ -109,11 +109,11 @@ def test_page_and_python_search_the_same_windows(way: int, tta: Tta, graph: str,
     assert np.abs(scaled[0] - maps).max() < 0.02 * np.abs(maps).max()  # a grey level is 0.004
 
     errors, lengths = location_errors(maps, sought.scorer)
-    allowed = allowances.ravel().tolist() if np.any(allowances := sought.scorer.allowances) else [0.0] * way
-    cells = (errors - lengths * allowances).reshape(-1, way).T.tolist()
+    shares = {"shares": sought.scorer.shares.tolist(), "usual": sought.scorer.usual}
+    cells = errors.reshape(-1, way).T.tolist()
     assert np.any(search["weights"])
     learned = (maps @ np.array(search["weights"])).ravel().tolist()
-    shared = {"cells": cells, "allowed": allowed, "lengths": lengths.ravel().tolist(), "learned": learned}
+    shared = {"cells": cells, **shares, "lengths": lengths.ravel().tolist(), "learned": learned}
     cases = [{**shared, "columns": columns, "sizes": finder.sizes, "own": own} for own in (None, way - 1)]
     (tmp_path / "package.json").write_text('{"type": "module"}')
     for case, found in zip(cases, run(SEARCHED, tmp_path / "model.js", cases), strict=True):
@@ -156,7 +156,7 @@ def test_page_and_python_name_the_same_parts(sizes: tuple[int, ...]) -> None:
                 "name": one.name,
                 "maps": [maps[photo.key].reshape(-1).astype(float).tolist() for photo in one.photos],
                 "photos": [str(photo.path) for photo in one.photos],
-                "allowance": classifier.classes[one.name].allowance,
+                **classifier.classes[one.name].allowance._asdict(),
             }
             for one in (reasons.best, reasons.other)
         ]

@@ -23,7 +23,7 @@ from frn.inference.classifier import Classifier, Prediction
 from frn.models.model import Model, load_model
 from frn.models.zoo import shipped_extractors, shipped_models
 from frn.projects.session import Support
-from frn.ridge.enrolment import ClassScorer, energy, enroll
+from frn.ridge.enrolment import Allowance, ClassScorer, energy, enroll
 from tests.models import small_model
 
 
@@ -57,9 +57,9 @@ def test_errors_and_probabilities_equal_the_torch_model(moths: Path) -> None:
     with torch.no_grad():
         asked = maps(queries)
         logits = torch.cat([model.head(maps(paths)[None], asked) for paths in classes.values()], dim=1)
-    shares = np.array([one.allowance for one in classifier.classes.values()])  # of larger classes
-    more = np.outer(energy(asked.numpy()), shares).astype(np.float32)
-    logits -= classifier.head.gamma * torch.from_numpy(more)
+    share, usual = np.array([one.allowance for one in classifier.classes.values()], np.float32).T
+    gamma, energies = classifier.head.gamma, torch.from_numpy(energy(asked.numpy()).astype(np.float32))
+    logits -= gamma * torch.from_numpy(share) * (-logits / gamma - energies[:, None] * usual[0]).clip(0)
     answers = [outcome for _, outcome in classifier.classify(queries)]
     for answer, expected in zip(answers, logits, strict=True):
         assert not isinstance(answer, FrnError)
@@ -75,7 +75,9 @@ def test_stored_head_is_used_until_the_classes_change(moths: Path, monkeypatch: 
     extractor = extractor_of(small_model())
     first, again, changed = Classifier(extractor), Classifier(extractor), Classifier(extractor)
     first.enroll(classes)
-    monkeypatch.setattr("frn.inference.enrollment.tune_classes", lambda pools, prior: (prior.head(7), [0.0] * 5))
+    monkeypatch.setattr(
+        "frn.inference.enrollment.tune_classes", lambda pools, prior: (prior.head(7), [Allowance()] * 5)
+    )
     again.enroll_state(first.state)
     assert again.head == first.head
     fewer = tuple(replace(entry, supports=entry.supports[:2]) for entry in first.state.classes)

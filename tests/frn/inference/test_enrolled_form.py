@@ -32,6 +32,7 @@ from frn.inference.enrolled_form import (
 )
 from frn.inference.enrollment import Enrollment
 from frn.projects.session import ClassEntry, State, Support
+from frn.ridge.enrolment import Allowance
 from frn.ridge.parameters import HeadParameters
 from tests.campaign.mutations import mutate
 
@@ -241,7 +242,11 @@ def test_a_form_that_is_not_whole_is_absent(extractor: Extractor, enrolled: Enro
                 for value in (good[:-1], np.full_like(good, np.nan), np.full_like(good, np.inf), good.astype(float))
             ),
             {**form.classes, name: replace(enrolled_class, signs=enrolled_class.signs * np.float32(2))},
-            *({**form.classes, name: replace(enrolled_class, allowance=share)} for share in (-0.1, np.inf, np.nan)),
+            *(
+                {**form.classes, name: replace(enrolled_class, allowance=allowance)}
+                for bad in (-0.1, np.inf, np.nan)
+                for allowance in (Allowance(bad, 0.5), Allowance(0.1, bad))
+            ),
             {**form.classes, name: replace(enrolled_class, rows=np.ones((d, d), np.float32), signs=np.ones(d, "f"))},
             {
                 **form.classes,

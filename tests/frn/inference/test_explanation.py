@@ -20,6 +20,7 @@ from frn.features.feature_cache import FeatureStore
 from frn.inference.classifier import Classifier
 from frn.inference.explanation import Box, Explanation, Rebuilt, compare, contributions, explain, rebuild
 from frn.projects.session import Support
+from frn.ridge.enrolment import Allowance
 from frn.ridge.parameters import HeadParameters
 from frn.ridge.reconstruction import reconstruct
 from tests.drawings import MOTHS, PHOTO, QUERIES
@@ -60,16 +61,17 @@ def test_shares_of_example_locations_sum_to_what_is_rebuilt(k: int) -> None:
     np.testing.assert_allclose(taken.sum((1, 2)), (query * expected).sum(1), rtol=1e-9)
 
 
-@pytest.mark.parametrize("allowance", [0.0, 0.03])
-def test_shares_of_the_photo_sum_to_the_decision(allowance: float) -> None:
+@pytest.mark.parametrize("allowance", [Allowance(), Allowance(0.03, 0.01), Allowance(0.03, 10.0)])
+def test_shares_of_the_photo_sum_to_the_decision(allowance: Allowance) -> None:
     query, pools = DRAWS.random((12, 20)), [DRAWS.random((k, 12, 20)) for k in (3, 5)]
     first, second = (
         rebuild(str(len(pool)), PHOTOS[: len(pool)], query, pool, HEAD, plain((3, 4)), more)
-        for pool, more in zip(pools, (0.0, allowance), strict=True)
+        for pool, more in zip(pools, (Allowance(), allowance), strict=True)
     )
     explanation = compare(first, second, HEAD.gamma, 12)
     errors = [np.square(query - contributions(query, pool, HEAD)[1]).sum(1).mean() for pool in pools]
-    margin = HEAD.gamma * (errors[1] + allowance * np.square(query).sum(1).mean() - errors[0])
+    excess = errors[1] - allowance.usual * np.square(query).sum(1).mean()
+    margin = HEAD.gamma * (errors[1] + allowance.share * max(0, excess) - errors[0])
     assert explanation.margin == pytest.approx(margin, rel=1e-9)
     assert explanation.shares.sum() == pytest.approx(1, abs=1e-9)
     for rebuilt in (first, second):

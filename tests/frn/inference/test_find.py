@@ -33,7 +33,7 @@ from frn.inference.find.examples import boxed_examples, learn
 from frn.inference.find.finder import SCALE, Finder, Sought
 from frn.inference.find.windows import distinct, margins, pixel_box, window_means
 from frn.projects.project import load_project
-from frn.ridge.enrolment import ClassScorer, enroll
+from frn.ridge.enrolment import Allowance, ClassScorer, enroll
 from tests.commands import frn
 
 Photos = dict[str, list[tuple[Path, Box]]]
@@ -126,6 +126,7 @@ def test_an_exported_finder_of_an_int8_model_finds_the_same_windows() -> None:
     found = finder.maps(noise, SCALE)
     for way in (1, 2, 3):
         classes = {str(kind): enroll(maps[kind::3], extractor.head) for kind in range(way)}
+        classes = {name: replace(one, allowance=Allowance(int(name) / 5, 0.6)) for name, one in classes.items()}
         session = InferenceSession(finder_graph(finder, classes, weights).SerializeToString())
         (windows,) = session.run(["windows"], {session.get_inputs()[0].name: images})
         sought = Sought(ClassScorer([*classes.values()]), weights)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from frn.ridge.enrolment import ClassScorer, energy, enroll
+from frn.ridge.enrolment import Allowance, ClassScorer, EnrolledClass, energy, enroll, leave_one_out
 from frn.ridge.parameters import HeadParameters
 from frn.ridge.tuning import Prior, TuningEpisode, tune, tune_by_leave_one_out
 from frn.ridge.unequal import allowances, as_smallest, by_content, enroll_all, slope, without_one
@@ -12,17 +12,21 @@ from frn.ridge.unequal import allowances, as_smallest, by_content, enroll_all, s
 HEAD, R, D = HeadParameters(1.0), 9, 64
 
 
-def photos(label: int, count: int, seed: int) -> NDArray[np.float32]:
+def photos(label: int, count: int, seed: int, noise: float = 1) -> NDArray[np.float32]:
     """Maps (count, r, d) of a class: few directions of its own, and noise."""
     basis = np.random.default_rng(label).standard_normal((6, D))
     draws = np.random.default_rng((label, seed))
-    maps = draws.standard_normal((count, R, 6)) @ basis * 0.5 + draws.standard_normal((count, R, D))
+    maps = draws.standard_normal((count, R, 6)) @ basis * 0.5 + noise * draws.standard_normal((count, R, D))
     return maps.astype(np.float32)
+
+
+def map_enroll(pools: list[NDArray[np.float32]]) -> list[EnrolledClass]:
+    return [enroll(pool, HEAD) for pool in pools]
 
 
 def test_equal_classes_have_no_allowance_and_the_same_errors() -> None:
     pools, queries = [photos(label, 3, 0) for label in range(4)], photos(0, 5, 1)
-    assert allowances(pools, HEAD) == [0.0] * 4
+    assert allowances(pools, HEAD) == [Allowance()] * 4
     plain = ClassScorer([enroll(pool, HEAD) for pool in pools]).class_error(queries)
     np.testing.assert_array_equal(ClassScorer(enroll_all(pools, HEAD)).class_error(queries), plain)
 
@@ -30,18 +34,19 @@ def test_equal_classes_have_no_allowance_and_the_same_errors() -> None:
 def test_allowances_grow_with_the_logarithm_of_the_number_of_photos() -> None:
     counts = [1, 2, 4, 8]
     more = allowances([photos(label, count, 0) for label, count in enumerate(counts)], HEAD)
-    assert more[0] == 0 < more[1]
-    assert more[2] == pytest.approx(2 * more[1])
-    assert more[3] == pytest.approx(3 * more[1])
-    assert slope(more, counts) * np.log(8) == pytest.approx(more[3])
-    assert without_one(more[1], 2, 1) == 0  # without one of its two photos, it has as few as the smallest class
-    assert without_one(more[2], 4, 1) == pytest.approx(slope(more, counts) * np.log(3))
+    shares, usual = zip(*more, strict=True)
+    assert shares[0] == 0 < shares[1]
+    assert shares[2] == pytest.approx(2 * shares[1])
+    assert shares[3] == pytest.approx(3 * shares[1])
+    assert slope(more, counts) * np.log(8) == pytest.approx(shares[3])
+    assert without_one(more[1], 2, 1).share == 0  # without one of its two photos, it has as few as the smallest class
+    assert without_one(more[2], 4, 1) == pytest.approx((slope(more, counts) * np.log(3), usual[0]))
 
 
 def test_allowances_do_not_depend_on_the_order_of_the_photos() -> None:
     pools = [photos(label, count, 0) for label, count in enumerate([1, 3, 12])]
     more = allowances([pool[::-1] for pool in pools], HEAD)
-    assert more == pytest.approx(allowances(pools, HEAD), rel=1e-5)
+    np.testing.assert_allclose(more, allowances(pools, HEAD), rtol=1e-5)
 
 
 @pytest.mark.parametrize(("count", "least", "others"), [(6, 1, [5]), (6, 2, [5, 0]), (3, 2, [0, 1]), (2, 1, [1])])
@@ -71,11 +76,18 @@ def test_small_classes_keep_their_photos() -> None:
     assert after.mean() > before.mean() + 0.05
 
 
-def test_an_allowance_is_a_share_of_the_energy() -> None:
-    pools, queries = [photos(0, 1, 0), photos(1, 6, 0)], photos(2, 4, 1)
-    plain, fair = ClassScorer([enroll(pool, HEAD) for pool in pools]), ClassScorer(enroll_all(pools, HEAD))
-    difference = fair.class_error(queries) - plain.class_error(queries)
-    np.testing.assert_allclose(difference, np.outer(energy(queries), allowances(pools, HEAD)), atol=1e-5)
+def test_only_photos_unlike_those_of_a_class_pay_its_allowance() -> None:
+    """It is a share of what exceeds the usual error: a tenth more than photos of the larger class have."""
+    pools, queries = (
+        [photos(0, 1, 0, 0.2), photos(1, 6, 0, 0.2)],
+        np.concatenate([photos(2, 4, 1), photos(1, 4, 1, 0.1)]),
+    )
+    plain, fair = (ClassScorer(each).class_error(queries) for each in (map_enroll(pools), enroll_all(pools, HEAD)))
+    share, usual = allowances(pools, HEAD)[1]
+    assert usual == pytest.approx(1.1 * (leave_one_out(pools[1], HEAD) / energy(pools[1])).mean())
+    excess = np.maximum(plain[:, 1] - usual * energy(queries), 0)
+    assert excess[:4].min() > 0 == excess[4:].max()
+    np.testing.assert_allclose(fair - plain, np.outer(excess, [0, share]), atol=1e-5)
 
 
 def test_gamma_is_chosen_for_the_errors_with_allowances() -> None:

@@ -23,7 +23,7 @@ from frn.inference.scorers import Comparison, Reconstruction, Scorer
 from frn.inference.unknown.rule import Shares
 from frn.projects.copies import KnownCopies, find_copies, without_copies
 from frn.projects.session import ClassEntry, ProjectHead, State, without
-from frn.ridge.enrolment import Array, Floats
+from frn.ridge.enrolment import Array, Floats, allowed
 from frn.ridge.parameters import probabilities
 from frn.system.lru import ByteLimitedCache
 from frn_tui.client.protocol import ChooseSearch, ChosenSearch, ClassReport, ClassReports, SetClasses
@@ -260,7 +260,8 @@ class EnrolledClasses:
             self._class_errors, self._errors_of = ClassErrors(), head
         classes = list(scorer.classes.values())
         errors = self._class_errors.errors(groups, classes, maps, check)
-        errors += energies[:, None] * [one.allowance for one in classes]  # as in `ClassScorer.class_error`
+        shares = np.array([one.allowance.share for one in classes])
+        errors += allowed(errors, energies[:, None], shares, classes[0].allowance.usual)  # as `ClassScorer.class_error`
         scorer.leave_out(errors, keys, energies.__getitem__)
         return errors
 
