@@ -38,7 +38,7 @@ NO_ALLOWANCE = Allowance()
 
 
 def allowed(
-    errors: NDArray[np.floating], energies: Array, share: float | NDArray[np.floating], usual: float
+    errors: NDArray[np.floating], energies: Array | float, share: float | NDArray[np.floating], usual: float
 ) -> NDArray[np.floating]:
     """Return what allowances add to the errors of photos, from errors and energies of shapes that go together."""
     return share * np.maximum(errors - usual * energies, 0)
