@@ -63,9 +63,9 @@ def test_feature_maps_equal_those_of_torch_for_any_number_of_images(
     backbone: str, last_pool: bool, size: int, method: str
 ) -> None:
     model = random_model(backbone, last_pool=last_pool, size=size, method=method)
+    if backbone == "litenet":
+        model.adapter = torch.nn.Linear(model.d, model.d, bias=False)  # of `frn finetune`
     assert_same_maps(model, 1, 3)
-    model.adapter = torch.nn.Linear(model.d, model.d, bias=False)  # of `frn finetune`
-    assert_same_maps(model, 2)
 
 
 def assert_same_maps(model: Model, *counts: int) -> None:

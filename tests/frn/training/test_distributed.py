@@ -266,6 +266,7 @@ def test_torchrun_restarts_ranks_from_the_last_checkpoint(ranks: Launch, tmp_pat
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[1])
 
 
+@pytest.mark.nightly
 def test_torchrun_does_not_resume_a_run_that_was_refused(ranks: Launch, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "last.safetensors").write_bytes(b"an earlier run")
