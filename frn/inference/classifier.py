@@ -14,7 +14,7 @@ from frn.errors import FrnError
 from frn.features.extractor import Embedded, Extractor
 from frn.features.feature_cache import FeatureStore, content_key
 from frn.images.boxes import box_name, split_box
-from frn.inference.enrolled_form import store_copies, stored_copies
+from frn.inference.enrolled_form import classes_key, keep, recall
 from frn.inference.enrollment import describe_unused, listed_state, usable, usable_examples
 from frn.inference.find.examples import boxed_examples, learn
 from frn.inference.find.finder import LEAST_KNOWN, MOST, Finder, Sought
@@ -188,7 +188,8 @@ class Classifier(MapClassifier):
         listed = self.remember_photos(listed)
         paths = [support.path for entry in listed.classes for support in entry.supports]
         state, notes = usable(listed, self.extractor.keys(paths, self.store))
-        copies = stored_copies(self.store, state, self.extractor)
+        key = f"copies-{classes_key(state, self.extractor)}"
+        copies = recall(self.store, self.extractor, key, dict[str, str])
         if copies is None or not self.use_stored(without_copies(state, copies)):
             notes = self.enroll_read(listed, [each for _, each in self.extractor.read(paths, store=self.store)])
         else:
@@ -207,7 +208,7 @@ class Classifier(MapClassifier):
         self.looks = {key: read[key].look for key in used.holders() if read[key].look}
         self.adopt(used, maps := {key: each.maps for key, each in read.items()})
         self.maps = maps if self.second else None
-        store_copies(self.store, state, self.extractor, self.copies)
+        keep(self.store, self.extractor, f"copies-{classes_key(state, self.extractor)}", self.copies)
         return notes
 
     def _read_others(self, photos: Sequence[Support]) -> list[FrnError]:

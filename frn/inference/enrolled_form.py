@@ -14,7 +14,7 @@ import json
 import math
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -36,6 +36,7 @@ FIND_VERSION = 4  # version of the search for subjects: increase it if it finds 
 DIGEST = 16
 SAME_HEAD = 0.02  # below this difference, two heads count as alike: the search may end apart on another processor
 
+Content: TypeAlias = "HeadParameters | EnrolledForm | dict[str, str] | list[float] | Box"
 Kind = TypeVar("Kind", HeadParameters, "EnrolledForm", dict[str, str], list[float], Box)
 
 
@@ -102,34 +103,24 @@ def are_alike(head: HeadParameters, other: HeadParameters) -> bool:
 
 def stored_head(store: FeatureStore | None, state: State, extractor: Extractor) -> HeadParameters | None:
     """Return the head that was chosen for the classes of a state, or None if it is not stored."""
-    key = classes_key(state, extractor)
-    head = from_bytes(store.get_bytes(extractor.sha256, key) if store else None, key, HeadParameters)
+    head = recall(store, extractor, classes_key(state, extractor), HeadParameters)
     with suppress(FrnError):  # a head out of range counts as absent
         return head and HeadParameters.from_metadata(asdict(head))
     return None
 
 
-def store_head(store: FeatureStore | None, state: State, extractor: Extractor, tuned: HeadParameters) -> None:
-    """Store the head that was chosen for the classes of a state."""
+def recall(store: FeatureStore | None, extractor: Extractor, key: str, kind: type[Kind]) -> Kind | None:
+    """Return what `keep` has stored under a key, or None if the bytes are missing or anything else."""
+    return from_bytes(store.get_bytes(extractor.sha256, key), key, kind) if store else None
+
+
+def keep(store: FeatureStore | None, extractor: Extractor, key: str, content: Content) -> None:
+    """Store what an extractor's maps gave under a key that covers everything that decides it, if there is a store."""
     if store:
-        key = classes_key(state, extractor)
-        store.put_bytes(extractor.sha256, key, to_bytes(tuned, key))
+        store.put_bytes(extractor.sha256, key, to_bytes(content, key))
 
 
-def stored_copies(store: FeatureStore | None, state: State, extractor: Extractor) -> dict[str, str] | None:
-    """Return the copies among all examples of a state (`copies.find_copies`), or None if they are not stored."""
-    key = "copies-" + classes_key(state, extractor)
-    return from_bytes(store.get_bytes(extractor.sha256, key) if store else None, key, dict[str, str])
-
-
-def store_copies(store: FeatureStore | None, state: State, extractor: Extractor, copies: dict[str, str]) -> None:
-    """Store the copies among all examples of a state, for `stored_copies`."""
-    if store:
-        key = "copies-" + classes_key(state, extractor)
-        store.put_bytes(extractor.sha256, key, to_bytes(copies, key))
-
-
-def to_bytes(content: EnrolledForm | HeadParameters | dict[str, str] | list[float] | Box, key: str) -> bytes:
+def to_bytes(content: Content, key: str) -> bytes:
     """Return a form, or a head, as MessagePack after its digest; an array becomes its type, shape and values."""
     data = msgspec.msgpack.encode(content, enc_hook=lambda array: (array.dtype.str, array.shape, array.tobytes()))
     return _digest(key, data) + data

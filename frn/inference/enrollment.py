@@ -17,11 +17,12 @@ from frn.features.feature_cache import FeatureStore, Maps
 from frn.inference.enrolled_form import (
     EnrolledForm,
     are_alike,
+    classes_key,
     describes,
     form_key,
-    from_bytes,
     head_of,
-    store_head,
+    keep,
+    recall,
     stored_head,
 )
 from frn.inference.scorers import Reconstruction
@@ -73,11 +74,11 @@ class Enrollment:
 
     def stored(self, state: State) -> EnrolledForm | None:
         """Return the enrolled form of a state if it is stored."""
-        if self.store is None or (tuned := stored_head(self.store, state, self.extractor)) is None:
+        if (tuned := stored_head(self.store, state, self.extractor)) is None:
             return None
         head = head_of(state, self.extractor) or tuned
         key = form_key(state, self.extractor, head)
-        form = from_bytes(self.store.get_bytes(self.extractor.sha256, key), key, EnrolledForm)
+        form = recall(self.store, self.extractor, key, EnrolledForm)
         if form is None or form.head != head or not describes(form, state, self.extractor):
             return None
         self.uses_project_head = not are_alike(head, tuned)
@@ -156,7 +157,7 @@ class Enrollment:
             if (tuned := stored_head(self.store, state, self.extractor)) is None:
                 tuned, more = tune_classes(pools(), self.extractor.prior)
                 self._allowances = (groups, tuned.alpha, tuned.beta), more
-                store_head(self.store, state, self.extractor, tuned)
+                keep(self.store, self.extractor, classes_key(state, self.extractor), tuned)
             self._tuned = of, tuned
         tuned = self._tuned[1]
         head = head_of(state, self.extractor) or tuned

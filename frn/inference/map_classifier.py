@@ -17,11 +17,11 @@ from frn.inference.enrolled_form import (
     LeftOut,
     are_alike,
     as_project_head,
+    classes_key,
     form_key,
     head_of,
-    store_head,
+    keep,
     stored_head,
-    to_bytes,
 )
 from frn.inference.enrollment import Enrollment, keys_of, left_out_places
 from frn.inference.find.examples import Lesson, left_out
@@ -207,11 +207,10 @@ class MapClassifier:
         if state.search != "none" and len(left_out.labels):
             form = replace(form, head=self._with_gamma(state), left_out=left_out)
             self.use(state, form)
-        if self.store is not None and form.classes:
+        if form.classes:
             key = form_key(state, self.extractor, form.head)
             with suppress(UnicodeEncodeError):  # MessagePack stores no class name that is not UTF-8
-                data = to_bytes(replace(form, left_out=self.left_out), key)
-                self.store.put_bytes(self.extractor.sha256, key, data)
+                keep(self.store, self.extractor, key, replace(form, left_out=self.left_out))
 
     def _leave_out(self, feature_maps: Mapping[str, Maps]) -> LeftOut:
         """Return the leave-one-out results of the examples of classes with at least two."""
@@ -246,7 +245,7 @@ class MapClassifier:
         if kept is not head:  # its alpha may be foreign: that of the classes' own head is stored
             head = replace(stored_head(self.store, state, self.extractor) or kept, gamma=head.gamma)
         if are_alike(kept, replace(head, gamma=kept.gamma)):  # gamma was fitted with the classes' own alpha
-            store_head(self.store, state, self.extractor, head)
+            keep(self.store, self.extractor, classes_key(state, self.extractor), head)
         self.uses_project_head = not are_alike(kept, head)
         return kept
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from frn.errors import FrnError
 from frn.features.extractor import VIEWS, Embedded, Extractor
 from frn.features.feature_cache import FeatureStore, Maps, content_key
-from frn.inference.enrolled_form import EnrolledForm, LeftOut, form_key, from_bytes, to_bytes
+from frn.inference.enrolled_form import EnrolledForm, LeftOut, form_key, keep, recall
 from frn.inference.find.windows import margins
 from frn.inference.map_classifier import MapClassifier
 from frn.inference.records import Prediction
@@ -113,15 +113,13 @@ class SecondLook:
         closer, state = self.closer, first.state
         keys = [form_key(state, each.extractor, each.head) for each in (first, closer)]
         key = f"views-{content_key(json.dumps(keys).encode())}"
-        sha256, store = closer.extractor.sha256, closer.store
-        form = from_bytes(store.get_bytes(sha256, key) if store else None, key, EnrolledForm)
+        form = recall(closer.store, closer.extractor, key, EnrolledForm)
         if form is None:
             left_out = self._leave_out(first)
             counts = [len(entry.supports) for entry in state.classes]
             head = with_gamma(closer.head, left_out.errors, left_out.labels, counts, closer.extractor.prior)
             form = EnrolledForm(head, {}, {}, {}, {}, left_out, {})
-            if store:
-                store.put_bytes(sha256, key, to_bytes(form, key))
+            keep(closer.store, closer.extractor, key, form)
         others = [*closer.other_maps]
         views = [self._view_of(first, first.other_maps[key]) for key in others]
         measures = self._measures([closer.other_maps[key] for key in others], others, views) if others else None

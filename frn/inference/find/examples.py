@@ -16,7 +16,7 @@ from frn.errors import FrnError
 from frn.features.extractor import Embedded, Extractor
 from frn.features.feature_cache import FeatureStore, Maps, content_key
 from frn.images.boxes import Box, box_name, split_box
-from frn.inference.enrolled_form import FIND_VERSION, LeftOut, from_bytes, to_bytes
+from frn.inference.enrolled_form import FIND_VERSION, LeftOut, keep, recall
 from frn.inference.find.finder import SCALE, Finder, Sought
 from frn.projects.session import State, Support
 from frn.ridge.enrolment import Array, ClassScorer, EnrolledClass, energy, enroll
@@ -61,12 +61,11 @@ def learn(finder: Finder, examples: Iterable[Path], store: FeatureStore | None, 
     key = f"subjects-{content_key(text.encode())}"
     if last is not None and (last.finder, last.boxes, last.key) == (finder, tuple(read), key):
         return last
-    stored = from_bytes(store.get_bytes(extractor.sha256, key) if store else None, key, list[float])
+    stored = recall(store, extractor, key, list[float])
     if stored is not None and len(stored) == extractor.shape[1] and np.isfinite(stored).all():
         return Lesson(finder, tuple(read), key, np.array(stored))
     weights = _regression(_total(finder, read))
-    if store:
-        store.put_bytes(extractor.sha256, key, to_bytes(weights.tolist(), key))
+    keep(store, extractor, key, weights.tolist())
     return Lesson(finder, tuple(read), key, weights)
 
 
@@ -142,11 +141,11 @@ def boxed_examples(finder: Finder, listed: State, store: FeatureStore | None) ->
         if isinstance(key, FrnError):  # reading it will say why
             return support
         where = f"box-{content_key(json.dumps([*of, own, key]).encode())}"
-        box = from_bytes(store.get_bytes(extractor.sha256, where) if store else None, where, Box)
+        box = recall(store, extractor, where, Box)
         if box is None:
             box = split_box(finder.located(support.path, sought, own))[1]
-            if store and box is not None:
-                store.put_bytes(extractor.sha256, where, to_bytes(box, where))
+            if box is not None:
+                keep(store, extractor, where, box)
         return replace(support, path=Path(box_name(str(support.path), box)), key="") if box else support
 
     entries = (

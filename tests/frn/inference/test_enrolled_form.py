@@ -23,11 +23,12 @@ from frn.inference.enrolled_form import (
     EnrolledForm,
     are_alike,
     as_project_head,
+    classes_key,
     describes,
     form_key,
     from_bytes,
     head_of,
-    store_head,
+    keep,
     to_bytes,
 )
 from frn.inference.enrollment import Enrollment
@@ -208,7 +209,7 @@ def test_a_stored_head_out_of_range_is_absent(
     extractor: Extractor, enrolled: Enrolled, wrong: dict[str, float]
 ) -> None:
     store, state, queries, before = enrolled
-    store_head(FeatureStore(store), state, extractor, HeadParameters(**wrong))
+    keep(FeatureStore(store), extractor, classes_key(state, extractor), HeadParameters(**wrong))
     classifier = Classifier(extractor, FeatureStore(store))
     assert classifier.enroll_state(state) == []
     assert answers(classifier, queries) == before
