@@ -31,7 +31,7 @@ from frn.projects.session import ProjectHead, State
 from frn.ridge.enrolment import MAX_FACTOR, Array, EnrolledClass
 from frn.ridge.parameters import HeadParameters
 
-FORM_VERSION = 15  # version of a form's content: increase it if enrolment, tuning or the looks compute something else
+FORM_VERSION = 16  # version of a form's content: increase it if enrolment, tuning or the looks compute something else
 FIND_VERSION = 4  # version of the search for subjects: increase it if it finds other windows
 DIGEST = 16
 SAME_HEAD = 0.02  # below this difference, two heads count as alike: the search may end apart on another processor

@@ -27,10 +27,11 @@ from numpy.typing import NDArray
 from frn.ridge.enrolment import NO_ALLOWANCE, Allowance, ClassScorer, EnrolledClass, energy, enroll, leave_one_out
 from frn.ridge.parameters import HeadParameters
 
-USUAL, MOST_USUAL = 1.1, 0.9
-"""The usual error, in multiples of the mean leave-one-out error of the larger classes, and at most as a share of their
-mean error for other classes' photos. With 1.0, photos in the proportions of many small classes lose 0.3 points; with
-1.2, the mean over the classes gains half as much (docs/lab/recipes.md)."""
+USUAL, LEAST = 1.1, 0.15
+"""The usual error, in multiples of the mean leave-one-out error of the larger classes, and the least share of other
+photos' errors that exceeds it on average. With 1.0, photos in the proportions of many small classes lose 0.2 points;
+with 1.2, the mean over the classes gains two thirds as much. Without the least share, classes that are hardly apart,
+such as tiny photos of food, get a slope that costs photos in their proportions 11 points (docs/lab/recipes.md)."""
 TINY = float(np.finfo(np.float32).tiny)
 SELECTED, MAX_CLASSES, MAX_EXAMPLES = 12, 12, 128
 """Photos that stand for a larger class, in at least three selections; number of larger classes and of examples on which
@@ -76,9 +77,11 @@ def allowances(pools: Sequence[NDArray[np.floating]], head: HeadParameters) -> l
     weights = (owners != larger[:, None]) / counts[owners]  # each of the other classes counts equally
 
     weights /= weights.sum(1, keepdims=True).clip(TINY)
-    usual = min(USUAL * float(np.mean(own)), MOST_USUAL * float((after * weights).sum(1).mean()))
-    drops = ((np.array(before) - after) * weights).sum(1)
-    expected = growth[larger] * (np.maximum(np.array(after) - usual, 0) * weights).sum(1)  # with a slope of 1
+    usual, errors = USUAL * float(np.mean(own)), np.array(after)
+    drops, excess, least_excess = (
+        (values * weights).sum(1) for values in (before - errors, np.maximum(errors - usual, 0), LEAST * errors)
+    )
+    expected = growth[larger] * np.maximum(excess, least_excess)  # with a slope of 1
     slope = max(0.0, float(drops @ expected / np.square(expected).sum().clip(TINY)))
     return [Allowance(slope * more, usual) for more in growth.tolist()]
 
