@@ -19,7 +19,7 @@ from tests.commands import frn
 def test_photo_table_trains_every_row_with_the_same_budget() -> None:
     """All rows have an equal budget: the same number of images within 3%, augmentation, schedule, rate and precision.
 
-    Only covariance pooling and DeepBDC warm up the rate, because their scales do not recover from the first steps.
+    Only covariance pooling, DeepBDC and SRM warm up the rate: their scales do not recover from the first steps.
     """
     presets = [run.options.overridden() for row in TABLES["cub-small"].rows for run in training_runs(row)]
     assert len(presets) == 25
@@ -27,7 +27,7 @@ def test_photo_table_trains_every_row_with_the_same_budget() -> None:
     assert {(preset.backbone, preset.last_pool, preset.transform.size) for preset in presets} == {("conv4", True, 84)}
     steady = replace(PRESETS["cub-cropped-conv4"].schedule, epochs=1, milestones=())
     for preset in presets:
-        rising = 200 if preset.method in ("covariance", "deepbdc") else 0
+        rising = {"covariance": 200, "deepbdc": 200, "srm": 50}.get(preset.method, 0)
         assert replace(preset.schedule, epochs=1, milestones=()) == replace(steady, warm_up=rising)
     images = {
         (None, 128): 35 * 128,  # 4,593 // 128 batches
