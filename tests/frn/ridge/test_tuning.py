@@ -203,7 +203,7 @@ def test_other_classes_omit_a_support_for_at_most_ten_shots(k: int, alpha: float
     assert found.gamma == pytest.approx(gamma, rel=1e-3)
 
 
-@pytest.mark.parametrize(("sizes", "alpha", "gamma"), [((3, 3), 3.224091, 72.703), ((1, 3, 6, 2), 3.541855, 64.161521)])
+@pytest.mark.parametrize(("sizes", "alpha", "gamma"), [((3, 3), 3.224091, 72.703), ((1, 3, 6, 2), 3.541855, 63.703333)])
 def test_two_classes_or_classes_of_different_sizes_give_the_recorded_head(
     sizes: tuple[int, ...], alpha: float, gamma: float
 ) -> None:
