@@ -23,6 +23,7 @@ from frn.ridge.parameters import HeadParameters
 MAX_FACTOR = 1e6  # limit of a row's values, usually about rho at most; products of larger ones may overflow float32
 Array = NDArray[np.float64]
 Floats = NDArray[np.float32]
+AnyMaps = NDArray[np.floating]  # feature maps in float32 or float64
 
 
 class Allowance(NamedTuple):

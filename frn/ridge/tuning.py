@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from frn.episodes import EpisodeShape, evaluation_episode
-from frn.ridge.enrolment import NO_ALLOWANCE, Allowance, Array, Floats, allowed, energy, error_from_blocks
+from frn.ridge.enrolment import NO_ALLOWANCE, Allowance, AnyMaps, Array, Floats, allowed, energy, error_from_blocks
 from frn.ridge.parameters import USUAL_SHOTS, HeadParameters, temperature
 from frn.ridge.unequal import allowances, by_content, without_one
 
@@ -50,7 +50,6 @@ FEW = 10  # largest number of shots for which the other classes also omit a supp
 MAX_CLASSES = 64
 MAX_QUERIES = 400
 
-Maps = NDArray[np.floating]
 Scored = tuple[float, HeadParameters]  # a loss, and the parameters that have it
 
 
@@ -97,22 +96,22 @@ FLAT = Prior(0.0, 0.0, 1.0, alpha_spread=2.5, gamma_spread=2.5)
 class TuningEpisode:
     """Queries with known classes, and the pools of all classes."""
 
-    pools: Sequence[Maps]  # maps (k, r, d) of each class
-    queries: Sequence[tuple[int, Maps]] = ()
+    pools: Sequence[AnyMaps]  # maps (k, r, d) of each class
+    queries: Sequence[tuple[int, AnyMaps]] = ()
     """Class and maps (n, r, d) of the queries; if empty, supports are used by leave-one-out."""
 
     @classmethod
-    def split(cls, episode: Maps, shot: int) -> "TuningEpisode":
+    def split(cls, episode: AnyMaps, shot: int) -> "TuningEpisode":
         """Split an episode's maps (way, shot + queries, r, d) into pools and queries."""
         return cls(list(episode[:, :shot]), list(enumerate(episode[:, shot:])))
 
 
-def tune_by_leave_one_out(pools: Sequence[Maps], prior: Prior) -> HeadParameters:
+def tune_by_leave_one_out(pools: Sequence[AnyMaps], prior: Prior) -> HeadParameters:
     """Choose alpha and gamma for classes with these supports, (k, r, d) each."""
     return tune_classes(pools, prior)[0]
 
 
-def tune_classes(pools: Sequence[Maps], prior: Prior) -> tuple[HeadParameters, list[Allowance]]:
+def tune_classes(pools: Sequence[AnyMaps], prior: Prior) -> tuple[HeadParameters, list[Allowance]]:
     """Choose alpha and gamma for classes with these supports, (k, r, d) each, and return them with the allowances.
 
     Leave-one-out needs two classes, one of them with two photos; otherwise the prior decides.
@@ -147,13 +146,13 @@ def tune_classes(pools: Sequence[Maps], prior: Prior) -> tuple[HeadParameters, l
     return replace(best, alpha=alpha, gamma=best.gamma * more.gamma / fewer.gamma), chosen
 
 
-def variety(pools: Sequence[Maps]) -> float:
+def variety(pools: Sequence[AnyMaps]) -> float:
     """Return how much of the energy of maps (k, r, d) is differences between their locations, as a geometric mean."""
     shares = [maps.var(1, dtype=np.float64).sum(-1) / energy(maps).clip(np.finfo(np.float64).tiny) for maps in pools]
     return float(np.exp(np.log(np.concatenate(shares).clip(1e-6)).mean()))
 
 
-def likeness(pools: Sequence[Maps]) -> float:
+def likeness(pools: Sequence[AnyMaps]) -> float:
     """Return the mean product of the mean locations of two of these photos (k, r, d), as a share of their energy."""
     lengths = [np.sqrt(energy(maps).clip(np.finfo(np.float64).tiny))[:, None] for maps in pools]
     means = np.concatenate(
@@ -175,7 +174,7 @@ def with_gamma(
     return replace(head, gamma=gamma * prior.head(typical).gamma / prior.head(others).gamma)
 
 
-def tune_on_episodes(maps: Maps, sizes: Sequence[int], shape: EpisodeShape, *, seed: int) -> HeadParameters:
+def tune_on_episodes(maps: AnyMaps, sizes: Sequence[int], shape: EpisodeShape, *, seed: int) -> HeadParameters:
     """Choose parameters for an episode shape, on episodes drawn from validation feature maps (n, r, d).
 
     One shot is enough, and no test label is used.

@@ -25,7 +25,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from frn.ridge.enrolment import Array, Floats, energy, pool_rows
+from frn.ridge.enrolment import AnyMaps, Array, Floats, energy, pool_rows
 from frn.ridge.parameters import HeadParameters, probabilities
 
 ROUNDS = 3
@@ -33,10 +33,8 @@ STRANGERS = 0.3  # fraction of the queries whose gate is below one half
 NEGLIGIBLE = 0.01  # weights below this are set to 0, so that most queries need no r x r inverse for most classes
 BLOCK = 1 << 25  # number of second-moment values in memory at once
 
-Maps = NDArray[np.floating]
 
-
-def refine(errors: Array, pools: Sequence[Maps], queries: Maps, head: HeadParameters) -> tuple[Array, float]:
+def refine(errors: Array, pools: Sequence[AnyMaps], queries: AnyMaps, head: HeadParameters) -> tuple[Array, float]:
     """Return class errors (q, way) of queries (q, r, d) that refine the classes, and the gamma for them.
 
     `errors` are those without refinement, from pools (k, r, d) of each class.
