@@ -75,7 +75,6 @@ def allowances(pools: Sequence[NDArray[np.floating]], head: HeadParameters) -> l
         before.append(ClassScorer(fewer).class_error(examples).mean(1, dtype=np.float64) / norms)
         after.append(ClassScorer([enroll(pool, head)]).class_error(examples)[:, 0] / norms)
     weights = (owners != larger[:, None]) / counts[owners]  # each of the other classes counts equally
-
     weights /= weights.sum(1, keepdims=True).clip(TINY)
     usual, errors = USUAL * float(np.mean(own)), np.array(after)
     drops, excess, least_excess = (

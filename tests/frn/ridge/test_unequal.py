@@ -43,13 +43,40 @@ def test_allowances_grow_with_the_logarithm_of_the_number_of_photos() -> None:
     assert without_one(more[2], 4, 1) == pytest.approx((slope(more, counts) * np.log(3), usual[0]))
 
 
+@pytest.mark.parametrize("apart", [True, False])
+def test_slope_is_fitted_to_what_more_photos_take_from_other_classes(apart: bool) -> None:
+    """Classes that are hardly apart have little excess; 0.15 of their error stands for it."""
+    counts = [2, 3, 6]
+    pools = [photos(label if apart else 0, count, label, 0.3) for label, count in enumerate(counts)]
+    pools = [pool[by_content(pool)] for pool in pools]
+    usual = 1.1 * np.mean([(leave_one_out(pool, HEAD) / energy(pool)).mean() for pool in pools[1:]])
+    drops, expected = np.zeros(2), np.zeros(2)
+    for row, label in enumerate((1, 2)):
+        pool, k = pools[label], counts[label]
+        pairs = ClassScorer([enroll(pool[[i, (i + 1) % k]], HEAD) for i in range(k)])
+        per_class = []
+        for other in pools[:label] + pools[label + 1 :]:
+            error = ClassScorer([enroll(pool, HEAD)]).class_error(other)[:, 0] / energy(other)
+            drop = (pairs.class_error(other).mean(1) / energy(other) - error).mean()
+            per_class.append((drop, np.maximum(error - usual, 0).mean(), error.mean()))
+        drops[row], excess, error = np.mean(per_class, 0)
+        assert (excess > 0.15 * error) == apart
+        expected[row] = np.log(k / 2) * max(excess, 0.15 * error)
+    per_log = drops @ expected / (expected @ expected)
+    more = allowances(pools, HEAD)
+    np.testing.assert_allclose([one.share for one in more], per_log * np.log(np.array(counts) / 2), rtol=1e-4)
+    assert more[1].usual == pytest.approx(usual)
+
+
 def test_allowances_do_not_depend_on_the_order_of_the_photos() -> None:
     pools = [photos(label, count, 0) for label, count in enumerate([1, 3, 12])]
     more = allowances([pool[::-1] for pool in pools], HEAD)
     np.testing.assert_allclose(more, allowances(pools, HEAD), rtol=1e-5)
 
 
-@pytest.mark.parametrize(("count", "least", "others"), [(6, 1, [5]), (6, 2, [5, 0]), (3, 2, [0, 1]), (2, 1, [1])])
+@pytest.mark.parametrize(
+    ("count", "least", "others"), [(6, 1, [5]), (6, 2, [5, 0]), (4, 3, [0, 1, 3]), (3, 2, [0, 1]), (2, 1, [1])]
+)
 def test_support_from_as_few_others_as_the_smallest_class_has(count: int, least: int, others: list[int]) -> None:
     pool, place = photos(0, count, 0), 2 if count > 2 else 0
     pool = pool[by_content(pool)]
