@@ -10,7 +10,8 @@ const ranked = (count, value) => [...Array(count).keys()].sort((a, b) => value(b
 const percent = (share) => `${Math.round(100 * share)}%`;
 
 // Explain why `best` and not `other` (or null): { why, parts } as in the data-parts of reports. A class is { name, maps,
-// photos, share, usual }, the last two its allowance; `number` returns the number of an example photo; `ridge` is { lambda, floor, rho } of the page.
+// photos, share, usual }, the last two its allowance; `number` returns the number of an example photo; `ridge` is
+// { lambda, floor, rho } of the page.
 export function explain(map, best, other, { grid, channels, ridge }, number, unknown) {
   const classes = [best, ...(other ? [other] : [])].map((entry) => rebuild(map, entry, grid, channels, ridge));
   const [first, second] = classes;
