@@ -14,6 +14,9 @@ from torch import Tensor, nn
 from frn.heads.head import Head
 from frn.heads.vectors import squared_distances
 
+FLOOR = 1e-5
+"""Added to scaled squared distances (the authors' value): keeps the slope of their root finite if two are equal."""
+
 
 class DeepBDCHead(Head):
     """Scores a query by the distance from its matrix to a class's mean matrix; at 1 shot by their product."""
@@ -36,6 +39,12 @@ class DeepBDCHead(Head):
         one_shot = torch.ones_like(support[0, :, 0, 0]).sum() == 1  # counted, because exporters may fix sizes
         return torch.where(one_shot, embedded @ prototypes.mT, -squared_distances(embedded, prototypes))
 
+    def divergence_reason(self) -> str:
+        """Return the reason why training cannot recover, or an empty string."""
+        if (scale := self.log_scale.exp()) < FLOOR:
+            return f"the scale of distances is {scale.item():.0e}: all images look alike"
+        return ""
+
 
 def brownian(maps: Tensor, log_scale: Tensor) -> Tensor:
     """Return the centred distance matrix of the channels, row by row: (..., r, d) to (..., d * d)."""
@@ -43,7 +52,6 @@ def brownian(maps: Tensor, log_scale: Tensor) -> Tensor:
     # From the products, so that a channel's distance to itself is exactly 0: the root would magnify its rounding by 160
     squares = (products * torch.eye(maps.shape[-1], dtype=maps.dtype, device=maps.device)).sum(-1)
     squared = (squares[..., None, :] + squares[..., None] - 2 * products).clamp(min=0)
-    # Keeps the slope of the square root finite if two channels are equal (the authors' value)
-    distances = (log_scale.exp() * squared + 1e-5).sqrt()
+    distances = (log_scale.exp() * squared + FLOOR).sqrt()
     mean = distances.mean(-1, keepdim=True)  # the matrix is symmetric, so its columns have the means of its rows
     return (distances - mean - mean.mT + mean.mean(-2, keepdim=True)).flatten(-2)

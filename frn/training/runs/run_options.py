@@ -90,8 +90,7 @@ class RunOptions:
                 aux = "off"
             elif not self.aux and not has_auxiliary_loss(preset.method):
                 aux = "reference"
-            is_start = self.init is None and not preset.pretraining.init_from and preset.trains_on_episodes
-            if self.warm_up is None and is_start and not schedule.warm_up:
+            if self.warm_up is None and preset.trains_on_episodes and not schedule.warm_up:
                 schedule = replace(schedule, warm_up=warm_up_of(self.method))
         fixed = tuple(name for name in get_args(Regulariser) if self.freeze in (name, "both"))
         return replace(
