@@ -21,7 +21,7 @@ from frn.heads.deepemd import DeepEMDHead
 from frn.heads.frn import FRNHead
 from frn.heads.head import Head as Head
 from frn.heads.lccrn import LCCRNHead
-from frn.heads.mcl import MCLHead
+from frn.heads.mcl import FINE_GRAINED, MCLHead
 from frn.heads.srm import SRMHead
 from frn.heads.tdm import TDMFRNHead, TDMProtoHead
 from frn.heads.vectors.classical import CLASSICAL, ClassicalHead
@@ -46,6 +46,7 @@ HEADS: dict[str, Callable[[int], Head]] = {
     "srm": lambda d: SRMHead(),
     "lccrn": LCCRNHead,
     "mcl": lambda d: MCLHead(),
+    "mcl-fine": lambda d: MCLHead(FINE_GRAINED),
     "deepbdc": DeepBDCHead,
     "frn-tdm": TDMFRNHead,
     "proto-tdm": lambda d: TDMProtoHead(d, pooled=d > SMALL),

@@ -69,7 +69,7 @@ def resized(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def patiently(pilot: Pilot[None], width: int, height: int) -> None:
         await resize(pilot, width, height)
-        for _ in range(100):
+        for _ in range(500):
             if pilot.app.screen._compositor.size == Size(width, height):
                 break
             await pilot.pause(0.02)

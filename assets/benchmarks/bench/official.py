@@ -125,8 +125,9 @@ def _reconstruction_model(load: Load, name: str, shape: Shape) -> tuple[Any, Log
     return model, logits
 
 
-def _mcl(load: Load, _name: str, shape: Shape) -> tuple[Any, Logits]:
-    mel = SimpleNamespace(gamma=20.0, gamma2=10.0, katz_factor=0.5)  # its default configuration
+def _mcl(load: Load, name: str, shape: Shape) -> tuple[Any, Logits]:
+    gamma = 40.0 if name == "mcl-fine" else 20.0  # configs/CUB_FSL and configs/miniImagenet
+    mel = SimpleNamespace(gamma=gamma, gamma2=10.0, katz_factor=0.5)
     model = load("modules.query.mel").MEL(64, SimpleNamespace(model=SimpleNamespace(mel=mel)))
     del model.criterion
     model.criterion = lambda log_probability, _labels: log_probability
@@ -159,6 +160,7 @@ OFFICIAL: dict[str, tuple[str, Callable[[Load, str, Shape], tuple[Any, Logits]]]
     "srm": ("liz-lut/SRM-main", _reconstruction_model),
     "lccrn": ("lutsong/LCCRN", _reconstruction_model),
     "mcl": ("LouieYang/MCL", _mcl),
+    "mcl-fine": ("LouieYang/MCL", _mcl),
     "deepbdc": ("Fei-Long121/DeepBDC", _deepbdc),
     "deepemd": ("icoz69/DeepEMD", _deepemd),
 }

@@ -94,19 +94,20 @@ def test_copy_of_a_support_is_assigned_to_its_class() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gamma", "beta", "said"),
+    ("method", "learned", "said"),
     [
-        (1.0, 0.0, ""),
-        (0.01, -1.9, ""),
-        (-0.3, 0.0, "gamma is -0.30: the class"),
-        (1.0, -13.4, "rho is 2e-06: no class"),
+        ("frn", {}, ""),
+        ("frn", {"gamma": 0.01, "beta": -1.9}, ""),
+        ("frn", {"gamma": -0.3}, "gamma is -0.30: the class"),
+        ("frn", {"beta": -13.4}, "rho is 2e-06: no class"),
+        ("deepbdc", {"log_scale": -5.0}, ""),
+        ("deepbdc", {"log_scale": -12.0}, "the scale of distances is 6e-06: all images"),
     ],
 )
-def test_a_head_reports_unrecoverable_divergence(gamma: float, beta: float, said: str) -> None:
-    head = FRNHead()
-    with torch.no_grad():
-        head.gamma.fill_(gamma)
-        head.beta.fill_(beta)
+def test_a_head_reports_unrecoverable_divergence(method: str, learned: dict[str, float], said: str) -> None:
+    head = build_head(method, 4)
+    for name, value in learned.items():
+        head.get_parameter(name).data.fill_(value)
     assert head.divergence_reason().startswith(said)
     assert bool(head.divergence_reason()) == bool(said)
 
