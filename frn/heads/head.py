@@ -61,6 +61,9 @@ class Head(nn.Module):
         """Return the vectors that the auxiliary loss (Eq. 11) separates: all supports (way, shot, r, d)."""
         return support
 
+    def start_on(self, episodes: Sequence[tuple[Tensor, Tensor]]) -> None:
+        """Choose a scale for a trained network, on supports (way, shot, r, d) and queries (way, q, r, d)."""
+
     def divergence_reason(self) -> str:
         """Return the reason why training of this head, or of one that it contains, cannot recover, or ""."""
         parts = (part for part in self.children() if isinstance(part, Head))

@@ -162,27 +162,27 @@ class _Trainer:
             raise self.diverged(str(error)) from error
 
     def tune_head(self) -> None:
-        """Initialise an FRN head on the first episodes for a backbone that was trained with another objective.
+        """Start the head's scale on the first episodes, for a backbone that was trained with another objective.
 
-        At the small learning rates after pre-training, alpha and gamma would need most of the run to reach these
-        values.
+        At the small learning rates after pre-training, alpha and gamma of FRN's head would need most of the run to
+        reach these values. Other heads do it themselves (`Head.start_on`).
         """
-        head = self.model.head
-        if not isinstance(head, FRNHead):
-            return
-        shape = self.preset.episode
+        head, shape = self.model.head, self.preset.episode
         first = self.objective.epoch([part.sizes for part in self.images.parts], seed=self.settings.seed, epoch=0)
-        trials = []
+        episodes = []
         self.model.eval()
-        with torch.inference_mode():
+        with torch.no_grad():
             for index, sampled in enumerate(first[:TUNING_EPISODES]):
                 images = self.augmented(sampled, np.random.default_rng([self.settings.seed, 0, index, 1]))
                 with autocast(self.settings.device, self.settings.precision):
                     maps = self.model.feature_maps(images)
-                episode = maps.unflatten(0, (shape.way, shape.per_class)).float().cpu().numpy()
-                trials.append(TuningEpisode.split(episode, shape.shot))
-        head.set_parameters(tune(trials, FLAT, 1))
-        fix_regularisers(self.model, self.preset)
+                episodes.append(maps.unflatten(0, (shape.way, shape.per_class)).float())
+            if isinstance(head, FRNHead):
+                trials = [TuningEpisode.split(episode.cpu().numpy(), shape.shot) for episode in episodes]
+                head.set_parameters(tune(trials, FLAT, 1))
+                fix_regularisers(self.model, self.preset)
+            else:
+                head.start_on([(episode[:, : shape.shot], episode[:, shape.shot :]) for episode in episodes])
 
     def draw(self) -> list[Episode]:
         self.model.train()

@@ -7,8 +7,11 @@ temperature.
 """
 
 import math
+from collections.abc import Sequence
 
+import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from frn.heads.head import Head
@@ -39,11 +42,24 @@ class DeepBDCHead(Head):
         one_shot = torch.ones_like(support[0, :, 0, 0]).sum() == 1  # counted, because exporters may fix sizes
         return torch.where(one_shot, embedded @ prototypes.mT, -squared_distances(embedded, prototypes))
 
+    def start_on(self, episodes: Sequence[tuple[Tensor, Tensor]]) -> None:
+        """Choose the scale with the least loss. With one that is too large, the first steps spoil network and scale."""
+        best = torch.inf, self.log_scale.item()
+        for log_scale in np.arange(-12, 2, 0.5).tolist():
+            self.log_scale.data.fill_(log_scale)
+            best = min(best, (sum(_loss(self, *episode) for episode in episodes), log_scale))
+        self.log_scale.data.fill_(best[1])
+
     def divergence_reason(self) -> str:
         """Return the reason why training cannot recover, or an empty string."""
         if (scale := self.log_scale.exp()) < FLOOR:
             return f"the scale of distances is {scale.item():.0e}: all images look alike"
         return ""
+
+
+def _loss(head: Head, support: Tensor, query: Tensor) -> float:
+    labels = torch.arange(len(query), device=query.device).repeat_interleave(query.shape[1])
+    return F.cross_entropy(head(support, query.flatten(0, 1)), labels).item()
 
 
 def brownian(maps: Tensor, log_scale: Tensor) -> Tensor:

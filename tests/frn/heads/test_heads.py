@@ -93,6 +93,18 @@ def test_copy_of_a_support_is_assigned_to_its_class() -> None:
     assert FRNHead()(support, support[:, 0]).argmax(1).tolist() == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("shot", [1, 3])
+def test_deepbdc_starts_with_a_scale_that_suits_the_network(shot: int) -> None:
+    """Its initial scale is for maps of a fresh network. On larger maps, the loss is far above that of a guess."""
+    head, labels = build_head("deepbdc", 8), torch.arange(4).repeat_interleave(5)
+    maps = 30 * (0.5 * torch.randn(4, 1, 9, 8) + torch.randn(4, shot + 5, 9, 8))
+    support, query = maps[:, :shot], maps[:, shot:]
+    with torch.no_grad():
+        assert F.cross_entropy(head(support, query.flatten(0, 1)), labels) > 2 * math.log(4)
+        head.start_on([(support, query)])
+        assert F.cross_entropy(head(support, query.flatten(0, 1)), labels) < math.log(4)
+
+
 @pytest.mark.parametrize(
     ("method", "learned", "said"),
     [
