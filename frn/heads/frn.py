@@ -1,5 +1,6 @@
 """FRN head: the score of a class is how well its supports reconstruct the query (Sec. 3.1-3.2)."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
 import torch
@@ -8,6 +9,7 @@ from torch import Tensor, nn
 from frn.heads.head import Head
 from frn.ridge.parameters import HeadParameters, rescaled_lambda
 from frn.ridge.reconstruction import class_error
+from frn.ridge.tuning import FLAT, TuningEpisode, tune
 
 
 class FRNHead(Head):
@@ -46,6 +48,11 @@ class FRNHead(Head):
         """Set alpha, beta and gamma to the values of `learned`."""
         for name, value in asdict(learned).items():
             self.get_parameter(name).data.fill_(value)
+
+    def start_on(self, episodes: Sequence[Tensor], shot: int) -> None:
+        """Choose alpha and gamma, which would need most of a run at the small learning rates after pre-training."""
+        trials = [TuningEpisode.split(maps.cpu().numpy(), shot) for maps in episodes]
+        self.set_parameters(tune(trials, FLAT, 1))
 
     def divergence_reason(self) -> str:
         """Return the reason why training cannot recover, or an empty string."""

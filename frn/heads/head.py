@@ -61,8 +61,8 @@ class Head(nn.Module):
         """Return the vectors that the auxiliary loss (Eq. 11) separates: all supports (way, shot, r, d)."""
         return support
 
-    def start_on(self, episodes: Sequence[tuple[Tensor, Tensor]]) -> None:
-        """Choose a scale for a trained network, on supports (way, shot, r, d) and queries (way, q, r, d)."""
+    def start_on(self, episodes: Sequence[Tensor], shot: int) -> None:
+        """Choose a scale for a trained network on episodes of its maps, (way, shot + queries, r, d) each."""
 
     def divergence_reason(self) -> str:
         """Return the reason why training of this head, or of one that it contains, cannot recover, or ""."""

@@ -15,11 +15,10 @@ from frn.errors import FrnError
 from frn.evaluation.accuracy import Accuracy, summarise
 from frn.evaluation.episodes import episode_accuracies
 from frn.evaluation.features import TorchExtractor
-from frn.heads.frn import FRNHead
 from frn.models.header import read_header
 from frn.models.model import Model, save_model
 from frn.ridge.reconstruction import SingularError
-from frn.ridge.tuning import FLAT, TUNING_EPISODES, TuningEpisode, tune
+from frn.ridge.tuning import TUNING_EPISODES
 from frn.system.precision import autocast, keep_freed_memory, seed_torch
 from frn.training.objectives import EpisodicObjective, Objective, PretrainingObjective
 from frn.training.presets import Preset
@@ -162,12 +161,8 @@ class _Trainer:
             raise self.diverged(str(error)) from error
 
     def tune_head(self) -> None:
-        """Start the head's scale on the first episodes, for a backbone that was trained with another objective.
-
-        At the small learning rates after pre-training, alpha and gamma of FRN's head would need most of the run to
-        reach these values. Other heads do it themselves (`Head.start_on`).
-        """
-        head, shape = self.model.head, self.preset.episode
+        """Start the head on the first episodes, for a backbone that was trained with another objective."""
+        shape = self.preset.episode
         first = self.objective.epoch([part.sizes for part in self.images.parts], seed=self.settings.seed, epoch=0)
         episodes = []
         self.model.eval()
@@ -177,12 +172,8 @@ class _Trainer:
                 with autocast(self.settings.device, self.settings.precision):
                     maps = self.model.feature_maps(images)
                 episodes.append(maps.unflatten(0, (shape.way, shape.per_class)).float())
-            if isinstance(head, FRNHead):
-                trials = [TuningEpisode.split(episode.cpu().numpy(), shape.shot) for episode in episodes]
-                head.set_parameters(tune(trials, FLAT, 1))
-                fix_regularisers(self.model, self.preset)
-            else:
-                head.start_on([(episode[:, : shape.shot], episode[:, shape.shot :]) for episode in episodes])
+            self.model.head.start_on(episodes, shape.shot)
+        fix_regularisers(self.model, self.preset)
 
     def draw(self) -> list[Episode]:
         self.model.train()

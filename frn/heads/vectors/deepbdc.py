@@ -42,12 +42,12 @@ class DeepBDCHead(Head):
         one_shot = torch.ones_like(support[0, :, 0, 0]).sum() == 1  # counted, because exporters may fix sizes
         return torch.where(one_shot, embedded @ prototypes.mT, -squared_distances(embedded, prototypes))
 
-    def start_on(self, episodes: Sequence[tuple[Tensor, Tensor]]) -> None:
+    def start_on(self, episodes: Sequence[Tensor], shot: int) -> None:
         """Choose the scale with the least loss. With one that is too large, the first steps spoil network and scale."""
         best = torch.inf, self.log_scale.item()
         for log_scale in np.arange(-12, 2, 0.5).tolist():
             self.log_scale.data.fill_(log_scale)
-            best = min(best, (sum(_loss(self, *episode) for episode in episodes), log_scale))
+            best = min(best, (sum(_loss(self, maps[:, :shot], maps[:, shot:]) for maps in episodes), log_scale))
         self.log_scale.data.fill_(best[1])
 
     def divergence_reason(self) -> str:

@@ -101,7 +101,7 @@ def test_deepbdc_starts_with_a_scale_that_suits_the_network(shot: int) -> None:
     support, query = maps[:, :shot], maps[:, shot:]
     with torch.no_grad():
         assert F.cross_entropy(head(support, query.flatten(0, 1)), labels) > 2 * math.log(4)
-        head.start_on([(support, query)])
+        head.start_on([maps], shot)
         assert F.cross_entropy(head(support, query.flatten(0, 1)), labels) < math.log(4)
 
 
